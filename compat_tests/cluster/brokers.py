@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._metadata import ClusterMetadata
 from confluent_kafka.cimpl import NewTopic
@@ -33,8 +33,15 @@ SETTINGS = {
 
 
 def eventually(condition: Callable[[], bool], timeout_s: float = WAIT_S) -> None:
-    """Fails when the condition does not come to hold."""
-    assert wait_for(condition, timeout_s)
+    """Fails when the condition does not come to hold; a broker that can't be asked yet is asked again."""
+
+    def holds() -> bool:
+        try:
+            return condition()
+        except KafkaException:
+            return False
+
+    assert wait_for(holds, timeout_s)
 
 
 class Cluster:

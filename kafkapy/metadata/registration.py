@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from kafkapy.clock import Clock
@@ -16,7 +17,15 @@ from kafkapy.metadata.store import (
     StoreError,
     ensure_path,
 )
-from kafkapy.metadata.znodes import PERSISTENT_PATHS, BrokerEndpoint, BrokerIdZNode, ClusterIdZNode, decoded
+from kafkapy.metadata.znodes import (
+    PERSISTENT_PATHS,
+    BrokerEndpoint,
+    BrokerIdsZNode,
+    BrokerIdZNode,
+    ClusterIdZNode,
+    ForeignDataError,
+    decoded,
+)
 from kafkapy.storage.errors import ClusterIdMismatchError
 
 CLUSTER_ID_BYTES: Final = 16
@@ -27,7 +36,7 @@ SEQUENCE_PATH: Final = "/brokers/seqid"
 
 
 class BrokerIdTakenError(BrokerError):
-    """Another broker is registered under this broker's id."""
+    """Another broker is registered under this broker's id, or with one of its addresses."""
 
 
 async def ensure_persistent_paths(store: MetadataStore) -> None:
@@ -85,7 +94,11 @@ async def cluster_id(store: MetadataStore, random_bytes: Callable[[int], bytes])
 async def register(
     store: MetadataStore, clock: Clock, broker_id: int, endpoints: Sequence[BrokerEndpoint], rack: str | None
 ) -> int:
-    """Register a broker; returns its epoch. Raises BrokerIdTakenError when another session holds the id."""
+    """Register a broker; returns its epoch.
+
+    Raises BrokerIdTakenError when another session holds the id or an address.
+    """
+    await _check_addresses(store, broker_id, endpoints)
     path = BrokerIdZNode.path(broker_id)
     data = BrokerIdZNode(broker_id, tuple(endpoints), rack, clock.now_ms()).encode()
     try:
@@ -100,3 +113,26 @@ async def register(
         return found.czxid
     assert isinstance(stat, NodeStat), "the result of a SetData is a NodeStat"
     return stat.czxid
+
+
+async def _check_addresses(store: MetadataStore, broker_id: int, endpoints: Sequence[BrokerEndpoint]) -> None:
+    """Clients and brokers would not know which of two brokers they reach."""
+    wanted = {(endpoint.host, endpoint.port): endpoint for endpoint in endpoints}
+    ids = [int(name) for name in await store.children(BrokerIdsZNode.PATH) if name.isdecimal()]
+    others = [other for other in ids if other != broker_id]
+    paths = [BrokerIdZNode.path(other) for other in others]
+    for other, path, node in zip(others, paths, await store.get_many(paths), strict=True):
+        if node is None:
+            continue
+        try:
+            found = decoded(path, node.data, partial(BrokerIdZNode.decode, other))
+        except ForeignDataError:  # the controller logs it
+            continue
+        for endpoint in found.endpoints:
+            taken = wanted.get((endpoint.host, endpoint.port))
+            if taken is not None:
+                raise BrokerIdTakenError(
+                    f"Broker {other} is registered already with the address of {taken.listener_name}, "
+                    f"{endpoint.host}:{endpoint.port}: give this one other advertised.listeners, or wait until the "
+                    "session of the other one has ended"
+                )

@@ -1,62 +1,20 @@
-"""The MetadataStore of a cluster: ZooKeeper, reached through one session on the event loop.
+"""The MetadataStore of a cluster: a tree in ZooKeeper, reached through one session (``zookeeper_session.py``).
 
-kazoo encodes and decodes the messages (``kazoo.protocol.serialization``). Its client is not used: it forgets watches
-with each connection, passes watches and answers on from two threads, so that their order is lost, and accepts
-requests while it connects again, before it is known what has become of the earlier ones. Here everything happens on
-the loop that owns the broker's state, in the order in which the server sent it.
-
-The states of the session:
-
-    CONNECTING   There is no connection, or the server has not answered who we are. Calls wait in ``_queue``.
-    RESUMING     The session goes on, on another connection: watches are set again, writes without an answer are
-                 looked up. Calls still wait.
-    USABLE       Requests go out as they come, at most ``max_in_flight`` without an answer, which come in that order.
-    CLOSED       Every call raises StoreClosedError.
-
-                       new session                        connection lost
-    CONNECTING ──────────────────────────────▶ USABLE ──────────────────────────▶ CONNECTING
-        │  ▲                                     ▲
-        │  └──── session expired (EXPIRED) ──┐   │ all is settled
-        └──── same session ──▶ RESUMING ─────┴───┘
-
-What happens when a connection is lost, in this order:
-
-1. Requests without an answer are kept (``_unanswered``); ``_seen_zxid`` is the last change that the server told of.
-2. The servers are tried one after the other, with a growing pause, until one accepts the session.
-3. SetWatches makes the server tell of each watched node that has changed after ``_seen_zxid``: no change is lost,
-   and watches fire before any answer that could show the change.
-4. The writes without an answer are looked up, oldest first (``results_if_done``). The server handles the requests of a
-   session in order, so the first that was not done ends the search: it and all later ones are sent again, with the
-   reads, before what has been asked for since.
-
-What happens when the server says that the session has expired: its ephemeral nodes are gone, and so are the watches.
-Listeners are told EXPIRED, then the writes without an answer fail with SessionExpiredError, since nothing tells what
-has become of them; reads, and calls that had not been sent, wait for the next session, which is opened at once.
-Listeners are told RENEWED when it is there. While no server can be reached, nobody knows whether the session has
-expired; the broker goes on serving, and versions and epochs keep its writes from harming those of another one.
-
-A broker that ends without ``close`` (or without a connection then) stays registered until ZooKeeper has not heard of
-its session for the session's time-out.
+The laws of the store hold because of the session: it sends requests, and gets answers and events, in one order.
 """
 
 import asyncio
-import logging
-from collections import deque
 from collections.abc import Iterable, Sequence
 from random import Random, SystemRandom
-from typing import Any, Final, NamedTuple
+from typing import Final
 
-from kazoo.protocol import serialization
-from kazoo.protocol.serialization import Connect, ReplyHeader, int_struct
-
-from kafkapy.clock import Clock, TimerHandle
+from kafkapy.clock import Clock
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.own_keys import ZOOKEEPER_DIGEST
 from kafkapy.metadata.store import (
     ANY_VERSION,
     Create,
     Delete,
-    EventKind,
     Node,
     NodeExistsError,
     NodeStat,
@@ -64,173 +22,59 @@ from kafkapy.metadata.store import (
     Operation,
     Outcome,
     Result,
-    SessionEndedError,
-    SessionEvent,
-    SessionExpiredError,
     SessionListener,
     SetData,
-    StoreClosedError,
     StoreError,
-    StoreRefusedError,
-    StoreUnreachableError,
     Watch,
-    WatchEvent,
 )
-from kafkapy.metadata.tree import Watches
 from kafkapy.metadata.zookeeper_address import ZooKeeperAddress
-from kafkapy.metadata.zookeeper_connection import ServerConnection, SetWatches
-from kafkapy.metadata.zookeeper_operations import (
-    NO_NODE,
-    SESSION_EXPIRED,
-    SESSION_MOVED,
-    TreeRoot,
-    error_of,
-    results_if_done,
-    session_number,
-    stat_of,
-)
+from kafkapy.metadata.zookeeper_operations import TreeRoot
+from kafkapy.metadata.zookeeper_session import Read, ZooKeeperSession, ZooKeeperSettings
 from kafkapy.turns import pause
 
-MAX_REQUEST_SIZE: Final = 0xFFFFF
-"""What ZooKeeper accepts (``jute.maxbuffer``): it closes the connection of a client that sends more."""
-WATCHES_OF_A_REQUEST: Final = 128 * 1024
-"""Bytes of paths in one SetWatches."""
 MOMENT_ATTEMPTS: Final = 3
 """How often many nodes are read again because some changed meanwhile."""
-BACKOFF_MS: Final = 50
-BACKOFF_MAX_MS: Final = 1_000
-CLOSE_MS: Final = 2_000
-"""How long ``close`` waits for the server."""
-
-_XID_EVENT: Final = -1
-_XID_PING: Final = -2
-_XID_AUTH: Final = -4
-_XID_WATCHES: Final = -8
-_MAX_XID: Final = 2**31 - 1
-_NO_PASSWORD: Final = bytes(16)
-_EVENT_KINDS: Final = {1: EventKind.CREATED, 2: EventKind.DELETED, 3: EventKind.CHANGED, 4: EventKind.CHILDREN}
-
-logger = logging.getLogger(__name__)
-
-
-class ZooKeeperSettings(NamedTuple):
-    """What the configuration says about the session; times in milliseconds."""
-
-    session_timeout_ms: int = 18_000
-    connection_timeout_ms: int = 18_000
-    """How long ``open`` waits for the first session."""
-    max_in_flight: int = 10
-    secure: bool = False
-    """Whether new nodes get access control lists."""
-    credentials: Sequence[tuple[str, str]] = ()
-    """Scheme and credential (``digest``, ``user:password``) of each identity of the session."""
-
-
-class _Request:
-    """What was asked for and the future with its answer."""
-
-    __slots__ = ("message", "payload", "path", "answer", "operations", "watch", "xid", "seen_zxid", "is_look_up")
-
-    def __init__(self, message: Any, path: str, answer: "asyncio.Future[Any]") -> None:
-        self.message = message
-        self.payload: bytes = int_struct.pack(message.type) + message.serialize()
-        self.path = path
-        self.answer = answer
-        self.operations: Sequence[Operation] = ()
-        """What a write does; a read has none."""
-        self.watch: Watch | None = None
-        self.xid = 0
-        self.seen_zxid = 0
-        self.is_look_up = False
-
-
-class _Read(NamedTuple):
-    """The answer to a read: ``value`` is None for a node that is not there, ``zxid`` the last change it may show."""
-
-    value: Any
-    zxid: int
 
 
 class ZooKeeperStore:
     """See ``MetadataStore``. ``open`` comes first."""
 
     def __init__(self, address: ZooKeeperAddress, clock: Clock, random: Random, settings: ZooKeeperSettings) -> None:
-        self._address = address
-        self._clock = clock
-        self._random = random
-        self._settings = settings
-        self._root = TreeRoot(address.chroot, settings.secure)
-        self._listeners: list[SessionListener] = []
-        # The session.
-        self._session_id = 0
-        self._id_to_resume = 0
-        self._password = _NO_PASSWORD
-        self._timeout_ms = settings.session_timeout_ms
-        self._seen_zxid = 0
-        self._watches = Watches()
-        self._absent: set[str] = set()
-        """Watched nodes that were not there when they were last read: their creation is waited for."""
-        # The connection.
-        self._connection: ServerConnection | None = None
-        self._accepted: asyncio.Future[None] | None = None
-        self._is_new = True
-        self._unconfirmed = 0
-        """Identities that the server has not accepted yet on this connection."""
-        self._xid = 0
-        self._failures = 0
-        self._last_failure = "no attempt was made"
-        self._beat: TimerHandle | None = None
-        # Requests, oldest first: without an answer from an earlier connection, sent, and not sent.
-        self._unanswered: list[_Request] = []
-        self._in_flight: deque[_Request] = deque()
-        self._queue: deque[_Request] = deque()
-        self._is_usable = False
-        self._is_closed = False
-        self._running: asyncio.Task[None] | None = None
-        self._resuming: asyncio.Task[None] | None = None
-        self._first_session: asyncio.Future[None] | None = None
+        self._chroot = TreeRoot(address.chroot, settings.secure)
+        self._session = ZooKeeperSession(address, clock, random, settings)
 
     @property
     def session_id(self) -> int:
         """See ``MetadataStore.session_id``; 0 before ``open``."""
-        return self._session_id
-
-    @property
-    def session_timeout_ms(self) -> int:
-        """How long ZooKeeper keeps the session without hearing of it, as negotiated."""
-        return self._timeout_ms
+        return self._session.number
 
     @property
     def session_password(self) -> bytes:
         """With the id, what another connection needs to take over the session."""
-        return self._password
+        return self._session.password
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """How long ZooKeeper keeps the session without hearing of it, as negotiated."""
+        return self._session.timeout_ms
 
     def add_session_listener(self, listener: SessionListener) -> None:
         """See ``MetadataStore.add_session_listener``."""
-        self._listeners.append(listener)
+        self._session.add_listener(listener)
 
     async def open(self) -> None:
-        """Open the first session, and create the nodes of the chroot; raises StoreUnreachableError."""
-        limit_ms = self._settings.connection_timeout_ms
-        first = self._first_session = asyncio.get_running_loop().create_future()
-        self._running = asyncio.create_task(self._keep_connected(), name="zookeeper-session")
-        late = self._clock.call_later(limit_ms, first.cancel)
-        try:
-            await asyncio.wait([first])
-        finally:
-            late.cancel()
-            if not first.done() or first.cancelled():
-                await self.close()
-        if first.cancelled():
-            raise StoreUnreachableError(
-                f"no ZooKeeper answers at {self._address.servers} within {limit_ms} ms ({self._last_failure}): is it "
-                "running, and is zookeeper.connect right?"
-            )
-        await self._create_chroot()
+        """Open the session, and create the nodes of the chroot; raises StoreUnreachableError, StoreRefusedError."""
+        await self._session.open()
+        names = self._chroot.chroot.split("/")[1:]
+        whole_tree = self._chroot._replace(chroot="")
+        for depth in range(1, len(names) + 1):
+            outcome = await self._session.write([Create("/" + "/".join(names[:depth]))], whole_tree)
+            if isinstance(outcome, StoreError) and not isinstance(outcome, NodeExistsError):
+                raise outcome
 
     async def get(self, path: str, watch: Watch | None = None) -> Node:
         """See ``MetadataStore.get``."""
-        node: Node | None = (await self._get(path, watch)).value
+        node: Node | None = (await self._session.get(path, watch)).value
         if node is None:
             raise NoNodeError(path)
         return node
@@ -241,9 +85,9 @@ class ZooKeeperStore:
             asked = []
             for path in paths:
                 await pause()
-                asked.append(self._get(path, watch))
-            reads: list[_Read | BaseException] = await asyncio.gather(*asked, return_exceptions=True)
-            found: list[_Read] = []
+                asked.append(self._session.get(path, watch))
+            reads: list[Read | BaseException] = await asyncio.gather(*asked, return_exceptions=True)
+            found: list[Read] = []
             for read in reads:
                 if isinstance(read, BaseException):
                     raise read
@@ -254,14 +98,12 @@ class ZooKeeperStore:
 
     async def exists(self, path: str, watch: Watch | None = None) -> NodeStat | None:
         """See ``MetadataStore.exists``."""
-        message = serialization.Exists(self._root.path(path), watch is not None)
-        stat: NodeStat | None = (await self._read(message, path, watch)).value
+        stat: NodeStat | None = (await self._session.exists(path, watch)).value
         return stat
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         """See ``MetadataStore.children``."""
-        message = serialization.GetChildren(self._root.path(path), watch is not None)
-        names: list[str] | None = (await self._read(message, path, watch)).value
+        names: list[str] | None = (await self._session.children(path, watch)).value
         if names is None:
             raise NoNodeError(path)
         return names
@@ -286,7 +128,7 @@ class ZooKeeperStore:
 
     async def multi(self, operations: Iterable[Operation]) -> list[Result]:
         """See ``MetadataStore.multi``."""
-        outcome = await self._write(list(operations))
+        outcome = await self._session.write(list(operations))
         if isinstance(outcome, StoreError):
             try:
                 raise outcome
@@ -299,7 +141,7 @@ class ZooKeeperStore:
         asked = []
         for operations in multis:
             await pause()
-            asked.append(self._write(list(operations)))
+            asked.append(self._session.write(list(operations)))
         await asyncio.gather(*asked, return_exceptions=True)  # a caller that is cancelled cancels them
         for write in asked:
             ended = write.exception()
@@ -309,360 +151,7 @@ class ZooKeeperStore:
 
     async def close(self) -> None:
         """See ``MetadataStore.close``."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        connection = self._connection
-        for request in (*self._unanswered, *self._in_flight, *self._queue):
-            _fail(request, StoreClosedError("/"))
-        if connection is not None and self._is_usable:
-            connection.send(int_struct.pack(self._next_xid()) + int_struct.pack(serialization.Close.type))
-            late = self._clock.call_later(CLOSE_MS, connection.abort, "the server did not end the session in time")
-            await asyncio.wait([connection.closed])
-            late.cancel()
-        elif self._session_id:
-            logger.warning(
-                "ZooKeeper can't be reached: the session stays open there for up to %d ms more", self._timeout_ms
-            )
-        tasks = [task for task in (self._running, self._resuming) if task is not None]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-
-    # Requests.
-
-    def _get(self, path: str, watch: Watch | None) -> "asyncio.Future[_Read]":
-        return self._read(serialization.GetData(self._root.path(path), watch is not None), path, watch)
-
-    def _read(self, message: Any, path: str, watch: Watch | None) -> "asyncio.Future[_Read]":
-        request = self._request(message, path)
-        request.watch = watch
-        self._submit(request)
-        return request.answer
-
-    def _write(self, operations: Sequence[Operation]) -> "asyncio.Future[Outcome]":
-        return self._write_at(self._root, operations)
-
-    def _write_at(self, root: TreeRoot, operations: Sequence[Operation]) -> "asyncio.Future[Outcome]":
-        request = self._request(root.message(operations), operations[0].path if operations else "/")
-        request.operations = operations
-        size = len(request.payload)
-        if not operations:
-            request.answer.set_result([])
-        elif size > MAX_REQUEST_SIZE:
-            reason = f"{size} bytes for {request.path} are more than ZooKeeper accepts at once ({MAX_REQUEST_SIZE})"
-            request.answer.set_result(StoreRefusedError(request.path, reason))
-        else:
-            self._submit(request)
-        return request.answer
-
-    def _request(self, message: Any, path: str) -> _Request:
-        if self._is_closed:
-            raise StoreClosedError("/")
-        return _Request(message, path, asyncio.get_running_loop().create_future())
-
-    def _submit(self, request: _Request) -> None:
-        self._queue.append(request)
-        self._pump()
-
-    def _pump(self) -> None:
-        while self._is_usable and self._queue and len(self._in_flight) < self._settings.max_in_flight:
-            request = self._queue.popleft()
-            if not request.answer.done():  # a caller that was cancelled needs nothing
-                self._send(request)
-
-    def _send(self, request: _Request) -> None:
-        assert self._connection is not None, "requests are sent while there is a connection"
-        request.xid, request.seen_zxid = self._next_xid(), self._seen_zxid
-        self._in_flight.append(request)
-        self._connection.send(int_struct.pack(request.xid) + request.payload)
-
-    def _next_xid(self) -> int:
-        self._xid = self._xid % _MAX_XID + 1
-        return self._xid
-
-    # What the server sends.
-
-    def _received(self, payload: bytes) -> None:
-        header, offset = ReplyHeader.deserialize(payload, 0)
-        if header.xid == _XID_EVENT:
-            self._watched(payload, offset)
-        elif header.xid == _XID_AUTH:
-            self._authenticated(header.err)
-        elif header.xid not in (_XID_PING, _XID_WATCHES) and not self._is_closed:
-            self._answered(header, payload, offset)
-
-    def _watched(self, payload: bytes, offset: int) -> None:
-        event, _ = serialization.Watch.deserialize(payload, offset)
-        kind = _EVENT_KINDS.get(event.type)
-        if kind is None or self._is_closed:
-            return
-        path = self._root.own_path(event.path)
-        self._absent.discard(path)
-        self._watches.fire([WatchEvent(kind, path)])
-
-    def _answered(self, header: Any, payload: bytes, offset: int) -> None:
-        if not self._in_flight or header.xid != self._in_flight[0].xid:
-            raise ValueError(f"an answer to request {header.xid}, which is not the oldest")
-        if header.err in (SESSION_EXPIRED, SESSION_MOVED):
-            self._disconnect("it does not serve the session any more")
-            return
-        request = self._in_flight[0]
-        self._seen_zxid = max(self._seen_zxid, header.zxid)
-        if not request.answer.done():
-            if request.operations:
-                self._answer_write(request, header.err, payload, offset)
-            else:
-                self._answer_read(request, header, payload, offset)
-        self._in_flight.popleft()
-        self._pump()
-
-    def _answer_write(self, request: _Request, error: int, payload: bytes, offset: int) -> None:
-        if error:
-            request.answer.set_result(error_of(error, request.path))
-        else:
-            answers = request.message.deserialize(payload, offset)
-            request.answer.set_result(self._root.outcome(request.operations, answers))
-
-    def _answer_read(self, request: _Request, header: Any, payload: bytes, offset: int) -> None:
-        is_absent = header.err == NO_NODE
-        if header.err and not is_absent:
-            request.answer.set_exception(error_of(header.err, request.path))
-            return
-        value = None if is_absent else _value(request.message, payload, offset)
-        if request.watch is not None:
-            self._arm(request, request.watch, is_absent=is_absent)
-        request.answer.set_result(_Read(value, header.zxid))
-
-    def _arm(self, request: _Request, watch: Watch, *, is_absent: bool) -> None:
-        """The server watches the node from this answer on."""
-        if isinstance(request.message, serialization.GetChildren):
-            if not is_absent:
-                self._watches.add_children(request.path, watch)
-        elif not is_absent:
-            self._absent.discard(request.path)
-            self._watches.add_data(request.path, watch)
-        elif isinstance(request.message, serialization.Exists):
-            self._absent.add(request.path)
-            self._watches.add_data(request.path, watch)
-
-    # Connections, one after the other.
-
-    async def _keep_connected(self) -> None:
-        while True:
-            servers = self._address.hosts
-            self._random.shuffle(servers)
-            for host, port in servers:
-                reason = await self._attend(host, port, len(servers))
-                self._lost(f"{host}:{port}: {reason}")
-                await self._clock.sleep(self._backoff_ms())
-
-    def _backoff_ms(self) -> float:
-        longest_ms: int = min(BACKOFF_MAX_MS, BACKOFF_MS * 2 ** min(self._failures, 10))
-        return longest_ms * (0.5 + self._random.random() / 2)
-
-    async def _attend(self, host: str, port: int, servers: int) -> str:
-        """Connect to a server and stay until the connection is over; returns why it is."""
-        connection = self._connection = ServerConnection(self._clock, self._connect_answered)
-        accepted = self._accepted = asyncio.get_running_loop().create_future()
-        limit_ms = self._timeout_ms / servers
-        opening = asyncio.ensure_future(self._open_connection(connection, host, port))
-        late = self._clock.call_later(limit_ms, opening.cancel)
-        self._failures += 1
-        try:
-            await asyncio.wait([opening])
-            if opening.cancelled():
-                return f"no answer within {limit_ms:.0f} ms"
-            refused = opening.result()
-            if refused is not None:
-                return refused
-            if accepted.done():
-                self._failures = 0
-            return await connection.closed
-        finally:
-            late.cancel()
-            opening.cancel()
-            if self._beat is not None:
-                self._beat.cancel()
-            connection.abort("this broker has closed the connection")
-
-    async def _open_connection(self, connection: ServerConnection, host: str, port: int) -> str | None:
-        """Connect, and present the session; returns when the server has accepted it, or with what went wrong."""
-        try:
-            await asyncio.get_running_loop().create_connection(lambda: connection, host, port)
-        except (OSError, UnicodeError) as error:  # the latter for a name that can't be one of a host
-            return f"no connection: {getattr(error, 'strerror', None) or error}"
-        timeout_ms = self._settings.session_timeout_ms
-        connect = Connect(0, self._seen_zxid, timeout_ms, self._id_to_resume, self._password, False)
-        connection.send(bytes(connect.serialize()))
-        assert self._accepted is not None, "it is made with the connection"
-        ends: list[asyncio.Future[Any]] = [self._accepted, connection.closed]
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        return None
-
-    def _connect_answered(self, payload: bytes) -> None:
-        """The server has accepted the session, opened a new one, or says that the session has expired."""
-        answer, _ = Connect.deserialize(payload, 0)
-        connection = self._connection
-        assert connection is not None, "the answer came on it"
-        if answer.time_out <= 0:
-            self._disconnect("the session has expired")
-            self._failures = 0
-            self._expire()
-            return
-        connection.receive = self._received
-        self._is_new = self._id_to_resume == 0
-        self._id_to_resume, self._password, self._timeout_ms = answer.session_id, answer.passwd, answer.time_out
-        self._xid = 0
-        self._keep_alive(connection)
-        self._unconfirmed = len(self._settings.credentials)
-        for scheme, credential in self._settings.credentials:
-            auth = serialization.Auth(0, scheme, credential)
-            connection.send(int_struct.pack(_XID_AUTH) + int_struct.pack(auth.type) + auth.serialize())
-        if not self._unconfirmed:
-            self._enter(connection)
-
-    def _authenticated(self, error: int) -> None:
-        """The server has accepted one of the session's identities, or not."""
-        self._unconfirmed -= 1
-        if error:
-            self._disconnect("it does not accept the credentials of the session")
-        elif not self._unconfirmed and self._connection is not None:
-            self._enter(self._connection)
-
-    def _enter(self, connection: ServerConnection) -> None:
-        """The connection can be used, for a new session or for the one that goes on."""
-        if self._accepted is not None and not self._accepted.done():
-            self._accepted.set_result(None)
-        if self._is_new:
-            self._begin()
-        else:
-            logger.info("ZooKeeper can be reached again; the session goes on")
-            self._set_watches(connection)
-            self._resuming = asyncio.create_task(self._resume(), name="zookeeper-resume")
-
-    def _begin(self) -> None:
-        """A new session is there."""
-        is_first = self._session_id == 0
-        self._session_id = session_number(self._id_to_resume)
-        self._is_usable = True
-        if is_first:
-            logger.info("Connected to ZooKeeper at %s", self._address)
-        else:
-            self._tell(SessionEvent.RENEWED)
-        if self._first_session is not None and not self._first_session.done():
-            self._first_session.set_result(None)
-        self._pump()
-
-    def _lost(self, reason: str) -> None:
-        """The connection is over; the session may go on, on another one."""
-        was_usable = self._is_usable
-        self._is_usable = False
-        self._connection = None
-        if self._resuming is not None:
-            self._resuming.cancel()
-        for request in self._in_flight:
-            if request.is_look_up:
-                request.answer.cancel()
-            else:
-                self._unanswered.append(request)
-        self._in_flight.clear()
-        if was_usable and not self._is_closed:
-            logger.warning("The connection to ZooKeeper is lost, trying again: %s", reason)
-        elif self._failures == 1 and not self._is_closed:
-            logger.warning("No ZooKeeper yet, trying again: %s", reason)
-        self._last_failure = reason
-
-    def _disconnect(self, reason: str) -> None:
-        if self._connection is not None:
-            self._connection.abort(reason)
-
-    def _keep_alive(self, connection: ServerConnection) -> None:
-        """Ping when nothing was sent for a while, give up a connection on which nothing was heard."""
-        now_s = self._clock.monotonic_s()
-        timeout_s = self._timeout_ms / 1000
-        if now_s - connection.heard_s >= timeout_s * 2 / 3:
-            connection.abort(f"nothing was heard of it for {now_s - connection.heard_s:.1f} s")
-            return
-        if now_s - connection.sent_s >= timeout_s / 4:
-            connection.send(int_struct.pack(_XID_PING) + int_struct.pack(serialization.Ping.type))
-        self._beat = self._clock.call_later(self._timeout_ms / 6, self._keep_alive, connection)
-
-    # The session goes on, or not.
-
-    def _set_watches(self, connection: ServerConnection) -> None:
-        seen_zxid = self._seen_zxid
-        some: tuple[list[str], list[str], list[str]] = ([], [], [])
-        size = 0
-        watched = [(int(path in self._absent), path) for path in self._watches.data_paths]
-        for kind, path in (*watched, *((2, path) for path in self._watches.children_paths)):
-            full = self._root.path(path)
-            some[kind].append(full)
-            size += len(full)
-            if size > WATCHES_OF_A_REQUEST:
-                self._send_watches(connection, SetWatches(seen_zxid, *some))
-                some, size = ([], [], []), 0
-        if size:
-            self._send_watches(connection, SetWatches(seen_zxid, *some))
-
-    def _send_watches(self, connection: ServerConnection, message: SetWatches) -> None:
-        connection.send(int_struct.pack(_XID_WATCHES) + int_struct.pack(message.type) + message.serialize())
-
-    async def _resume(self) -> None:
-        """Find out which of the writes without an answer were done, and send the others again."""
-        for request in self._unanswered:
-            if request.operations and not request.answer.done():
-                results = await self._looked_up(request)
-                if results is None:
-                    break
-                if not request.answer.done():
-                    request.answer.set_result(results)
-        again = [request for request in self._unanswered if not request.answer.done()]
-        self._unanswered.clear()
-        self._queue.extendleft(reversed(again))
-        self._is_usable = True
-        self._pump()
-
-    async def _looked_up(self, write: _Request) -> list[Result] | None:
-        nodes: dict[str, Node | None] = {}
-        for path in dict.fromkeys(operation.path for operation in write.operations):
-            request = self._request(serialization.GetData(self._root.path(path), False), path)
-            request.is_look_up = True
-            self._send(request)
-            try:
-                nodes[path] = (await request.answer).value
-            except StoreError as error:  # the server then tells the caller of the write the same
-                logger.warning("It can't be looked up whether a write was done: %s", error)
-                return None
-        return results_if_done(write.operations, nodes, write.seen_zxid, self._session_id)
-
-    def _expire(self) -> None:
-        """The session is over: tell the listeners, then those who wait for a write."""
-        self._id_to_resume, self._password, self._seen_zxid = 0, _NO_PASSWORD, 0
-        self._watches.clear()
-        self._absent.clear()
-        without_answer, self._unanswered = self._unanswered, []
-        if self._is_closed:
-            return
-        self._tell(SessionEvent.EXPIRED)
-        reads = [request for request in without_answer if not request.operations]
-        self._queue.extendleft(reversed(reads))
-        for request in without_answer:
-            if request.operations:
-                _fail(request, SessionExpiredError("/"))
-
-    def _tell(self, event: SessionEvent) -> None:
-        for listener in self._listeners:
-            listener(event)
-
-    async def _create_chroot(self) -> None:
-        names = self._address.chroot.split("/")[1:]
-        whole_tree = self._root._replace(chroot="")
-        for depth in range(1, len(names) + 1):
-            outcome = await self._write_at(whole_tree, [Create("/" + "/".join(names[:depth]))])
-            if isinstance(outcome, StoreError) and not isinstance(outcome, NodeExistsError):
-                raise outcome
+        await self._session.close()
 
 
 async def open_zookeeper(config: BrokerConfig, clock: Clock) -> ZooKeeperStore:
@@ -683,22 +172,7 @@ async def open_zookeeper(config: BrokerConfig, clock: Clock) -> ZooKeeperStore:
     return store
 
 
-def _value(message: Any, payload: bytes, offset: int) -> Any:
-    """Return what a read found, in the store's terms."""
-    found = message.deserialize(payload, offset)
-    if isinstance(message, serialization.GetData):
-        data, stat = found
-        return Node(data, stat_of(stat))
-    return stat_of(found) if isinstance(message, serialization.Exists) else found
-
-
-def _are_of_one_moment(reads: Sequence[_Read]) -> bool:
+def _are_of_one_moment(reads: Sequence[Read]) -> bool:
     """Tell whether nodes that were read one after the other were all like this when the first one was read."""
     first = min((read.zxid for read in reads), default=0)
     return all(read.zxid == first or (read.value is not None and read.value.stat.mzxid <= first) for read in reads)
-
-
-def _fail(request: _Request, error: SessionEndedError) -> None:
-    if not request.answer.done():
-        request.answer.set_exception(error)
-        request.answer.exception()  # asyncio complains of one that nobody has asked for

@@ -239,6 +239,8 @@ class BrokerServer:
         logs.directories.write_identity(self.config.broker_id, node.cluster_id, self.clock.now_ms())
         self._cleanup.push_async_callback(failures.stop)
         self._serve(services)
+        if not self.config.embedded_store:
+            await node.wait_for_metadata()
         self._cleanup.push_async_callback(self._leave, node, requests)
 
     @property

@@ -102,8 +102,16 @@ class MetadataNode:
         await self.producer_ids.start()
         await self.config_admin.start()
         if self.controller.is_active:
-            broker_id = self._config.broker_id
-            await self.cache.wait_until(lambda image: broker_id in image.brokers, FIRST_METADATA_MS, self._clock)
+            await self.wait_for_metadata()
+
+    async def wait_for_metadata(self) -> None:
+        """Return when the controller has told this broker of itself, so that clients find the cluster here.
+
+        Another broker's controller can do that when requests are served. It is not waited for without end.
+        """
+        broker_id = self._config.broker_id
+        if not await self.cache.wait_until(lambda image: broker_id in image.brokers, FIRST_METADATA_MS, self._clock):
+            logger.warning("No controller has sent the metadata of the cluster yet")
 
     def address_of(self, broker_id: int) -> tuple[str, int] | None:
         """Host and port of a broker's listener for other brokers, as the metadata have it; None if it is not alive."""

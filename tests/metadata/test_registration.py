@@ -93,3 +93,23 @@ def test_generated_broker_ids_differ() -> None:
         assert [await generated_broker_id(store, 1000) for _ in range(3)] == [1001, 1002, 1003]
 
     asyncio.run(main())
+
+
+def test_an_address_that_another_broker_has_registered_is_refused() -> None:
+    async def main() -> None:
+        clock = ManualClock()
+        store = EmbeddedStore(None, clock)
+        first, second = store.session(), store.session()
+        await ensure_persistent_paths(first)
+        await first.create("/brokers/ids/7", b"foreign")
+        await register(first, clock, 1, ENDPOINTS, None)
+        same = [BrokerEndpoint("OTHER", "PLAINTEXT", "h", 9092)]
+        with pytest.raises(
+            BrokerIdTakenError, match=r"Broker 1 is registered already with the address of OTHER, h:9092"
+        ):
+            await register(second, clock, 2, same, None)
+        assert await second.exists("/brokers/ids/2") is None
+        await register(second, clock, 2, [BrokerEndpoint("PLAINTEXT", "PLAINTEXT", "h", 9093)], None)
+        assert await register(first, clock, 1, ENDPOINTS, None)
+
+    asyncio.run(main())

@@ -200,6 +200,21 @@ def test_identities_are_confirmed_before_anything_is_sent(password: str) -> None
     asyncio.run(main())
 
 
+def test_a_session_begins_when_its_identities_are_confirmed_on_a_later_connection() -> None:
+    async def main() -> None:
+        async with ZooKeeperServer() as server:
+            server.identities_to_ignore = 2
+            store = new_store(server.port, "", SETTINGS._replace(credentials=[("digest", "kafka:secret")]))
+            events = SessionEvents(store)
+            await store.open()
+            assert [store.session_id] == list(server.sessions)
+            assert await store.create("/n") == "/n"
+            assert events.seen == []
+            await store.close()
+
+    asyncio.run(main())
+
+
 def test_a_chroot_is_created_level_by_level() -> None:
     async def main() -> None:
         async with ZooKeeperServer() as server:

@@ -23,8 +23,9 @@ from kafkapy.metadata.store import (
     StoreRefusedError,
     WatchEvent,
 )
-from kafkapy.metadata.zookeeper import ZooKeeperSettings, ZooKeeperStore
+from kafkapy.metadata.zookeeper import ZooKeeperStore
 from kafkapy.metadata.zookeeper_address import ZooKeeperAddress
+from kafkapy.metadata.zookeeper_session import ZooKeeperSettings
 from tests.metadata.store_contract import Seen, SessionEvents
 
 HOST = "127.0.0.1"

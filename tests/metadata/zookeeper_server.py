@@ -68,6 +68,8 @@ class ZooKeeperServer:
         self.children_zxids: dict[str, int] = {}
         self.credential = "kafka:secret"
         self.pings = 0
+        self.identities_to_ignore = 0
+        """How often a connection that presents an identity is closed instead of an answer."""
         self._server: asyncio.Server | None = None
 
     async def __aenter__(self) -> Self:
@@ -188,6 +190,10 @@ class Connection(asyncio.Protocol):
             self.reply(xid, server.tree.zxid, 0)
             self.close()
         elif kind == 100:
+            if server.identities_to_ignore:
+                server.identities_to_ignore -= 1
+                self.close()
+                return
             credential = read_string(payload, read_string(payload, 12)[1])[0]
             self.reply(xid, 0, 0 if credential == server.credential else BAD_PASSWORD)
         elif kind == 14:

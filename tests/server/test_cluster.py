@@ -1,0 +1,106 @@
+"""Brokers of one cluster on a stand-in for a ZooKeeper; ``compat_tests/cluster`` has processes and a real one."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.metadata.store import StoreUnreachableError
+from kafkapy.metadata.znodes import ForeignDataError
+from kafkapy.server.broker import BrokerServer
+from kafkapy.server.handlers import ALL_APIS
+from kafkapy.storage.errors import ClusterIdMismatchError
+from tests.metadata.zookeeper_server import ZooKeeperServer
+from tests.server.harness import Client, batch, run, until
+
+
+def _broker(path: Path, zookeeper: ZooKeeperServer, broker_id: int, **keys: str) -> BrokerServer:
+    properties = {
+        "broker.id": str(broker_id),
+        "log.dirs": str(path / str(broker_id)),
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "zookeeper.connect": f"127.0.0.1:{zookeeper.port}/kafka",
+        "zookeeper.session.timeout.ms": "4000",
+        **{name.replace("__", "."): value for name, value in keys.items()},
+    }
+    return BrokerServer(BrokerConfig.from_properties(properties))
+
+
+@asynccontextmanager
+async def _two(path: Path) -> AsyncIterator[tuple[ZooKeeperServer, BrokerServer, BrokerServer]]:
+    async with (
+        ZooKeeperServer() as zookeeper,
+        _broker(path, zookeeper, 1) as first,
+        _broker(path, zookeeper, 2) as second,
+    ):
+        yield zookeeper, first, second
+
+
+def test_two_brokers_share_topics(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with _two(tmp_path) as (_, first, second):
+            assert first.services.apis == second.services.apis == {"PLAINTEXT": ALL_APIS}
+            assert sorted(second.services.metadata.image.brokers) == [1, 2], "it has waited for the metadata"
+            client = await Client.connect(first)
+            await client.create_topic("t", partitions=2)
+            await until(lambda: "t" in second.services.metadata.image.topics)
+            leaders = [second.services.metadata.image.topics["t"].partitions[index].leader for index in (0, 1)]
+            assert sorted(leaders) == [1, 2]
+            for broker, leader in ((first, 1), (second, 2)):
+                direct = await Client.connect(broker)
+                partition = leaders.index(leader)
+                assert (await direct.produce("t", batch(b"v"), partition=partition)).error_code == 0
+                assert (await direct.produce("t", batch(b"v"), partition=1 - partition)).error_code == 6
+
+    run(scenario())
+
+
+def test_a_session_that_expires_is_followed_by_another_registration(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with _two(tmp_path) as (zookeeper, first, second):
+            store, fence = first.services.store, first.services.fence
+            client = await Client.connect(second)
+            epoch = fence.broker_epoch
+            zookeeper.end_session(store.session_id)
+            await until(lambda: second.services.controller.is_active)
+            await until(lambda: fence.broker_epoch > epoch)
+            await until(lambda: sorted(second.services.metadata.image.brokers) == [1, 2])
+            assert not first.services.controller.is_active
+            await client.create_topic("later", partitions=2)
+            await until(lambda: "later" in first.services.metadata.image.topics)
+
+    run(scenario())
+
+
+def test_ids_are_generated_and_kept(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with ZooKeeperServer() as zookeeper:
+            for expected in (1001, 1002):
+                broker = _broker(tmp_path, zookeeper, -1, log__dirs=str(tmp_path / str(expected)))
+                for _ in range(2):
+                    async with broker:
+                        assert broker.config.broker_id == expected
+                    broker = _broker(tmp_path, zookeeper, -1, log__dirs=str(tmp_path / str(expected)))
+
+    run(scenario())
+
+
+def test_what_keeps_a_broker_from_starting_leaves_nothing_open(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with ZooKeeperServer() as zookeeper, ZooKeeperServer() as other:
+            async with _broker(tmp_path, zookeeper, 1):
+                pass
+            with pytest.raises(ClusterIdMismatchError, match="there is no cluster at the address"):
+                await _broker(tmp_path, other, 1).start()
+            assert list(other.tree.nodes) == ["/", "/kafka"]
+            zookeeper.tree.nodes["/kafka/latest_producer_id_block"].data = b"foreign"
+            with pytest.raises(ForeignDataError, match="/latest_producer_id_block"):
+                await _broker(tmp_path, zookeeper, 1).start()
+            assert (zookeeper.sessions, other.sessions) == ({}, {})
+            port = zookeeper.port
+        with pytest.raises(StoreUnreachableError, match=f"no ZooKeeper answers at 127.0.0.1:{port} within 50 ms"):
+            await _broker(tmp_path, zookeeper, 1, zookeeper__connection__timeout__ms="50").start()
+
+    run(scenario())
