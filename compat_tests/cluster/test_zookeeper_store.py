@@ -1,4 +1,4 @@
-"""The laws of the metadata store, kept by ``ZooKeeperStore`` on a real ZooKeeper; sessions expire there for real."""
+"""The laws of the metadata store, kept by ``ZooKeeperStore`` on real ZooKeepers; sessions expire there for real."""
 
 import asyncio
 import itertools
@@ -59,8 +59,8 @@ class TestZooKeeper(StoreContract):
     TURNS = (*range(0, 60, 7), 200, 500, 2_000, 5_000)
 
     @pytest.fixture(autouse=True)
-    def _zookeeper(self, zookeeper: ZooKeeper) -> None:
-        self.zookeeper = zookeeper
+    def _zookeeper(self, each_zookeeper: ZooKeeper) -> None:
+        self.zookeeper = each_zookeeper
 
     def tree(self) -> AbstractAsyncContextManager[OpenSession]:
         return _opened(self.zookeeper)
@@ -72,8 +72,8 @@ class TestZooKeeper(StoreContract):
 
 class TestConnections(ConnectionContract):
     @pytest.fixture(autouse=True)
-    def _zookeeper(self, zookeeper: ZooKeeper) -> None:
-        self.zookeeper = zookeeper
+    def _zookeeper(self, each_zookeeper: ZooKeeper) -> None:
+        self.zookeeper = each_zookeeper
 
     @asynccontextmanager
     async def server(self) -> AsyncIterator[Server]:

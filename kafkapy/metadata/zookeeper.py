@@ -68,7 +68,10 @@ class ZooKeeperStore:
         names = self._chroot.chroot.split("/")[1:]
         whole_tree = self._chroot._replace(chroot="")
         for depth in range(1, len(names) + 1):
-            outcome = await self._session.write([Create("/" + "/".join(names[:depth]))], whole_tree)
+            path = "/" + "/".join(names[:depth])
+            if (await self._session.exists(path, None, whole_tree)).value is not None:
+                continue  # who may not write its parent would be refused, although it is there
+            outcome = await self._session.write([Create(path)], whole_tree)
             if isinstance(outcome, StoreError) and not isinstance(outcome, NodeExistsError):
                 raise outcome
 

@@ -248,9 +248,12 @@ class ZooKeeperSession:
         """Ask for a node; the value is a Node."""
         return self._read(serialization.GetData(self._root.path(path), watch is not None), path, watch)
 
-    def exists(self, path: str, watch: Watch | None) -> "asyncio.Future[Read]":
-        """Ask for a node's stat; the value is a NodeStat. ``watch`` may wait for the node to be created."""
-        return self._read(serialization.Exists(self._root.path(path), watch is not None), path, watch)
+    def exists(self, path: str, watch: Watch | None, root: TreeRoot | None = None) -> "asyncio.Future[Read]":
+        """Ask for a node's stat; the value is a NodeStat. ``watch`` may wait for the node to be created.
+
+        ``root`` is where the path begins, if not at the store's root.
+        """
+        return self._read(serialization.Exists((root or self._root).path(path), watch is not None), path, watch)
 
     def children(self, path: str, watch: Watch | None) -> "asyncio.Future[Read]":
         """Ask for the names below a node; the value is a list."""
