@@ -232,9 +232,6 @@ class BrokerServer:
         for coordinator in (groups, transactions):
             coordinator.startup()
             self._cleanup.callback(coordinator.shutdown)
-        if not self.config.embedded_store:
-            for listener in self.listeners:
-                listener.listen()  # the controller connects as soon as the broker is registered
         await self._join(node)
         logs.directories.write_identity(self.config.broker_id, node.cluster_id, self.clock.now_ms())
         self._cleanup.push_async_callback(failures.stop)
@@ -395,6 +392,9 @@ class BrokerServer:
 
     async def _join(self, node: MetadataNode) -> None:
         """Register and elect leaders, even if the disk has no space for the changes of the metadata."""
+        if not self.config.embedded_store:
+            for listener in self.listeners:
+                listener.listen()  # the controller connects as soon as the broker is registered
         store = self._own_store
         if store is not None:
             store.run_ahead(allowed=True)
