@@ -79,7 +79,7 @@ async def _refused(request: ElectLeadersRequest) -> ElectLeadersResponse:
     response = ElectLeadersResponse(error_code=code)
     for listed in request.topic_partitions or ():
         await pause()
-        results = [PartitionResult(index, code) for index in listed.partitions]
+        results = [PartitionResult(index, code, None) for index in listed.partitions]
         response.replica_election_results.append(ReplicaElectionResult(listed.topic, results))
     return response
 
@@ -97,7 +97,7 @@ async def _response(answers: Answers) -> ElectLeadersResponse:
     topics: dict[str, ReplicaElectionResult] = {}
     for (name, index), answer in answers.items():
         await pause()
-        result = PartitionResult(index)
+        result = PartitionResult(index, 0, None)
         if isinstance(answer, BrokerError):
             result = PartitionResult(index, answer.error_code, str(answer) or None)
         topics.setdefault(name, ReplicaElectionResult(name)).partition_result.append(result)
