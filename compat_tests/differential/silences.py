@@ -70,6 +70,12 @@ def _set_twice(quiet: Quiet) -> bool:
     return len(named) > len(set(named))
 
 
+def _elects_all_in_no_way(quiet: Quiet) -> bool:
+    if quiet.api != "ELECT_LEADERS" or quiet.theirs is not None:
+        return False
+    return quiet.request.topic_partitions is None and quiet.request.election_type not in (0, 1)
+
+
 def _inconvertible(quiet: Quiet) -> bool:
     return quiet.api == "FETCH" and quiet.version < 4 and quiet.theirs == CLOSED
 
@@ -97,6 +103,10 @@ SILENCES: Final = (
         " with its last settings",
         _set_twice,
         parts_ways=True,
+    ),
+    Silence(
+        "ElectLeaders: Kafka never answers an unknown kind of election of all partitions; we answer -1",
+        _elects_all_in_no_way,
     ),
     Silence("Fetch below 4: Kafka can't convert some timestamps, and closes the connection", _inconvertible),
 )
