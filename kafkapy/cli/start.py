@@ -27,7 +27,7 @@ from kafkapy.server import logs
 from kafkapy.server.broker import START_FAILURES, BrokerServer
 from kafkapy.server.interpreter import Interpreter
 from kafkapy.storage.errors import LogDirectoryError
-from kafkapy.storage.recovery.mending import default_processes
+from kafkapy.storage.recovery.parallel_recovery import default_processes
 
 logger: Final = logging.getLogger("kafkapy")
 

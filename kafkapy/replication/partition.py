@@ -210,7 +210,7 @@ class Partition:
         self.is_leader = True
         if new_epoch:
             self.epoch_start_offset = self.log.log_end_offset
-            self.log.durability.settle()
+            self.log.durability.sync_if_configured()
             self.remotes = {
                 broker_id: self.remotes.get(broker_id) or RemoteReplica(broker_id)
                 for broker_id in state.replicas

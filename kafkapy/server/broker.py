@@ -64,7 +64,7 @@ from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.flusher import ThreadFlusher
 from kafkapy.storage.log.log import Storage
 from kafkapy.storage.log_directory import LogManager
-from kafkapy.storage.recovery.mending import default_processes, load_in_parallel
+from kafkapy.storage.recovery.parallel_recovery import default_processes, load_in_parallel
 from kafkapy.turns import at_once_or_in_turns
 from kafkapy.types import NO_BROKER_ID
 
@@ -253,7 +253,7 @@ class BrokerServer:
     def _replicate(
         self, node: MetadataNode, replicas: ReplicaManager, store: MetadataStore, requests: LocalRequests
     ) -> None:
-        """Let ``replicas`` follow other brokers and change in-sync replicas; what that takes is made when it must be."""
+        """Set the makers of the fetchers and the ISR writer; ``replicas`` calls each when it is first needed."""
         replicas.follow_by(lambda: self._fetchers(node))
         replicas.change_isr_by(
             lambda: self._isr_writer(node, replicas, store, self._channel(requests, node.address_of))

@@ -10,7 +10,7 @@ A start after an unclean stop reads in this order:
 2. ``kafkapy-metadata.sqlite`` and its journal, without ZooKeeper (``EmbeddedStore.open``).
 3. For each directory ``.kafka_cleanshutdown``, which is missing, then the checkpoints (recovery points, high
    watermarks, log starts), then the names of the folders (``log_directory.survey``). No log is changed before all
-   directories have been read. Worker processes may then do step 4 for some logs (``mending``).
+   directories have been read. Worker processes may then do step 4 for some logs (``parallel_recovery``).
 4. For each log (``load``): complete or remove the ``.swap`` and ``.cleaned`` files of a compaction, remove ``.deleted``
    and temporary files and indexes without a segment (``list_partition``); open the segments with their indexes; load
    the leader epochs; read the segments from the recovery point on; load or rebuild the producers.
@@ -62,7 +62,7 @@ _ABOVE_ALL: Final = EpochEntry(2**31, 2**63)
 
 
 class RecoveredEpochs:
-    """Receives each batch in order; until ``take`` the file stays as it was, so that a crash loses nothing."""
+    """Collects the epochs of the batches, in order; ``take`` writes the file, so that a crash before loses nothing."""
 
     __slots__ = ("_epochs", "_entries", "_in_file", "_end_offset")
 
@@ -88,7 +88,7 @@ class RecoveredEpochs:
             self._end_offset = header.next_offset
 
     def _take_from_file(self, met: EpochEntry) -> None:
-        """Take what the file has between the last batch and ``met``."""
+        """Add the file's epochs that begin after the last batch and before the batch of ``met``."""
         for entry in self._in_file:
             if self._end_offset <= entry.start_offset < met.start_offset and self._latest < entry.epoch <= met.epoch:
                 self._entries.append(entry)
@@ -142,7 +142,7 @@ class Checkpointed(NamedTuple):
     recovery_point: int = 0
     log_start_offset: int = 0
     high_watermark: int = 0
-    mended: bool = False
+    recovered: bool = False
     """A worker process has recovered the log: its files can be trusted, though they may not be on the disk yet."""
     is_new: bool = False
     """The log is being created: if the disk refuses its files, the creation fails."""
@@ -150,7 +150,7 @@ class Checkpointed(NamedTuple):
     @property
     def is_trusted(self) -> bool:
         """Whether the files can be taken as they are."""
-        return self.clean or self.mended
+        return self.clean or self.recovered
 
 
 def load(log: Log, checkpointed: Checkpointed) -> None:
@@ -158,11 +158,11 @@ def load(log: Log, checkpointed: Checkpointed) -> None:
 
     Raises ``KafkaStorageError`` when the directory has files that must not be changed, ``OSError`` as the disk does.
     """
-    listing = list_partition(log.storage.files, log.directory, keep_deleted=checkpointed.mended)
+    listing = list_partition(log.storage.files, log.directory, keep_deleted=checkpointed.recovered)
     log.producer_state.snapshot_offsets += listing.snapshots
     doubtful = _load_segments(log, listing)
-    _name_cut_segments(log, doubtful, checkpointed)
-    _drop_empty_ends(log)
+    _log_cut_segments(log, doubtful, checkpointed)
+    _drop_empty_tail_segments(log)
     doubtful = [found for found in doubtful if found[0] in log.segments]
     epochs_are_lost = _load_leader_epochs(log, listing.leader_epochs)
     start_offset = _start_offset(log, checkpointed)
@@ -242,7 +242,7 @@ def _begin(log: Log, base_offset: int, *, is_new: bool) -> None:
         log.segments.add(segment)
 
 
-def _drop_empty_ends(log: Log) -> None:
+def _drop_empty_tail_segments(log: Log) -> None:
     """Drop empty last segments if the segment before has offsets from their base offset on."""
     segments = log.segments
     while len(segments) > 1 and not segments.active.size:
@@ -313,7 +313,7 @@ def _load_segments(log: Log, listing: Listing) -> list[tuple[Segment, Exception]
     return doubtful
 
 
-def _name_cut_segments(log: Log, doubtful: list[tuple[Segment, Exception]], checkpointed: Checkpointed) -> None:
+def _log_cut_segments(log: Log, doubtful: list[tuple[Segment, Exception]], checkpointed: Checkpointed) -> None:
     """Log the closed segments that were on the disk as a whole and have lost batches at their end."""
     unknown = {segment for segment, _ in doubtful}
     for segment, next_segment in pairwise(log.segments):
@@ -331,7 +331,7 @@ def _recover(log: Log, doubtful: list[tuple[Segment, Exception]], checkpointed: 
     for segment, error in doubtful:
         if segment not in beyond:  # not logged for the others: a crash of Apache Kafka leaves zeros in their indexes
             logger.warning("Rebuilding the indexes of %s: %s", segment.log.path, error)
-            _recover_for_good(log, segment)
+            _recover_and_sync(log, segment)
             log.producer_state.map_end_offset = -1  # a snapshot also has batches that compaction has removed
     if beyond:
         _read_again(log, beyond)
@@ -341,7 +341,7 @@ def _recover(log: Log, doubtful: list[tuple[Segment, Exception]], checkpointed: 
         return segments.active.next_offset()
     except CorruptRecordError as error:
         logger.warning("Recovering %s although it was closed: %s", segments.active.log.path, error)
-        _recover_for_good(log, segments.active)
+        _recover_and_sync(log, segments.active)
         return segments.active.next_offset()
 
 
@@ -358,7 +358,7 @@ def _read_again(log: Log, beyond: list[Segment]) -> None:
     epochs.take(may_wait=log.storage.puts_off)
 
 
-def _recover_for_good(log: Log, segment: Segment) -> None:
+def _recover_and_sync(log: Log, segment: Segment) -> None:
     """As ``recover_segment``, below the recovery point, where no later start checks for lost writes.
 
     The new indexes get their names when they are on the disk; until then the wrong ones stay, which a start detects.
@@ -451,7 +451,7 @@ def _write_again(log: Log, segment: Segment, content: memoryview, position: int)
         segment.log.write_at(content, position)
     except OSError as error:
         put_off(log, error)
-        log.durability.doubt()
+        log.durability.rewrite_at_next_flush()
 
 
 class _OvertakenError(CorruptRecordError):
