@@ -219,7 +219,7 @@ def test_a_broker_stops_in_order() -> None:
     run(scenario)
 
 
-def test_a_broker_goes_on_leading_what_no_other_can(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stopping_broker_keeps_partitions_that_no_other_replica_can_lead(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
 
     async def scenario(started: Cluster) -> None:
@@ -231,7 +231,7 @@ def test_a_broker_goes_on_leading_what_no_other_can(caplog: pytest.LogCaptureFix
         assert await shut_down(started, 2) == [TopicPartition("auto", 2)]
 
     run(scenario, ("rf2", "auto"))
-    assert "Partition rf2-0: no replica can lead (in sync: [1])" in caplog.messages
+    assert "No new leader was elected for partition rf2-0 (in sync: [1])" in caplog.messages
 
 
 @pytest.mark.parametrize(("broker", "epoch", "error_code"), [(9, -1, 8), (9, 7, -1), (2, 0, 77)])
@@ -245,7 +245,7 @@ def test_an_unknown_or_older_broker_cannot_be_stopped(broker: int, epoch: int, e
     run(scenario, ())
 
 
-def test_the_registration_of_a_stopping_broker_is_not_asked_for_by_old_ones() -> None:
+def test_controlled_shutdown_without_a_broker_epoch_is_accepted() -> None:
     async def scenario(started: Cluster) -> None:
         assert await shut_down(started, 3, -1) == []
         assert any(request_line(request).startswith("SR") for _, _, request in started.requests)
