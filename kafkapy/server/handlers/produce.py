@@ -49,7 +49,7 @@ from kafkapy.records.validate import (
     validate_produced,
 )
 from kafkapy.replication.partition import ALL_IN_SYNC
-from kafkapy.replication.replica_manager import Awaited, ReplicaManager
+from kafkapy.replication.replica_manager import PendingAck, ReplicaManager
 from kafkapy.server.context import RequestContext
 from kafkapy.server.partition_rows import ROWS_IN_A_STEP
 from kafkapy.turns import Steps, turns
@@ -137,7 +137,7 @@ class _Append:
             self.refusal = TransactionalIdAuthorizationFailedError("transactional records without an id")
         elif request.acks not in VALID_ACKS:
             self.refusal = InvalidRequiredAcksError(f"acks {request.acks} is none of -1, 0, 1")
-        self.waiting: list[Awaited] = []
+        self.waiting: list[PendingAck] = []
         self.answers: list[PartitionProduceResponse] = []
         self.count = self.failures = 0
 
@@ -190,7 +190,7 @@ class _Append:
             index, 0, result.first_offset, result.log_append_time_ms, result.log_start_offset
         )
         if self.acks == ALL_IN_SYNC or (partition.log.durability.is_owing and self.acks != NO_ACKS):
-            awaited = Awaited(topic_partition, result.last_offset + 1, self.acks)
+            awaited = PendingAck(topic_partition, result.last_offset + 1, self.acks)
             if not self.replicas.is_acknowledged(awaited):
                 self.waiting.append(awaited)
                 self.answers.append(response)
