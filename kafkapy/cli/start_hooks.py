@@ -26,7 +26,7 @@ LEFT_OUT: Final = "… %d lines left out: they came faster than they could be wr
 LEFT_OUT_JSON: Final = '{"kind": "left out", "lines": %d}'
 
 
-class Extras:
+class StartHooks:
     """A broker's clock and hooks, and its control port, from ``open`` to ``close``."""
 
     def __init__(self) -> None:

@@ -52,7 +52,7 @@ def test_negative_sizes(tmp_path: Path) -> None:
         assert read(limits._replace(max_bytes=-1), FetchWish(0, 100)) == [(-1, 0)]
 
 
-def test_what_does_not_exist_is_answered_last(tmp_path: Path) -> None:
+def test_unknown_partitions_come_last_in_the_response(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.partition()
     wishes = [(TopicPartition("nowhere", 0), FetchWish(0, 10)), (TP, FetchWish(0, 10))]

@@ -7,7 +7,7 @@ import pytest
 
 from kafkapy.clock import SystemClock
 from kafkapy.storage.io.patience import NICE_S, Patience, Steps
-from kafkapy.storage.io.portable import ThreadTimes, never_idle
+from kafkapy.storage.io.portable import ThreadTimes, sched_idle_unsupported
 
 MS = 1_000_000
 
@@ -54,7 +54,7 @@ def test_the_idle_thread_does_all_steps_while_it_gets_its_share() -> None:
 
 
 def test_without_an_idle_thread_the_nice_one_does_all_steps() -> None:
-    patience = Patience(never_idle)
+    patience = Patience(sched_idle_unsupported)
     assert patience.finish(_steps(3)) == [True] * 3
     assert patience.finish(_steps(1)) == [True]
 
@@ -73,7 +73,7 @@ def test_the_nice_thread_takes_over_when_the_idle_one_gets_no_processor() -> Non
     assert patience.finish(_steps(2)) == [True] * 2
 
 
-@pytest.mark.parametrize("become_idle", [Machine().become_idle, never_idle], ids=["idle", "nice"])
+@pytest.mark.parametrize("become_idle", [Machine().become_idle, sched_idle_unsupported], ids=["idle", "nice"])
 def test_an_exception_of_a_step_is_raised_and_the_next_work_is_done(
     become_idle: Callable[[], ThreadTimes | None],
 ) -> None:

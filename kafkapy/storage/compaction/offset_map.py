@@ -71,18 +71,18 @@ class OffsetMap:
         """Whether the record with ``key`` at ``offset`` is the key's newest, or may be."""
         return offset > self.latest_offset or (key is not None and offset >= _find(key, self._table))
 
-    def mark(self, body: bytes, count: int, base_offset: int, *, retain_deletes: bool) -> "Marked":
+    def mark(self, body: bytes, count: int, base_offset: int, *, retain_deletes: bool) -> "KeptRecords":
         """Return the records of a batch that stay; raises ``CorruptRecordError``."""
         marks = memoryview(bytearray(count))
         kept = _checked(_mark(body, marks, base_offset, retain_deletes, self._table, self._state))
         state = self._state
-        return Marked(
+        return KeptRecords(
             body, marks, kept, state[compact.FIRST_DELTA], state[compact.LARGEST_DELTA], state[compact.LAST_DELTA]
         )
 
 
-class Marked:
-    """The records of a batch, of which ``count`` stay, and the deltas of timestamps and offset for the new header."""
+class KeptRecords:
+    """The ``count`` records of a batch that stay, and the deltas of timestamps and offset for the new header."""
 
     __slots__ = ("count", "first_delta", "largest_delta", "last_delta", "_body", "_marks")
 

@@ -84,7 +84,7 @@ def test_an_empty_group_without_offsets_stays_if_no_offset_may_be_deleted() -> N
 
 
 @pytest.mark.parametrize("state", ["PreparingRebalance", "CompletingRebalance", "Stable"])
-def test_offsets_that_members_read_stay(state: str) -> None:
+def test_offset_delete_refuses_subscribed_topics(state: str) -> None:
     world, member_id = states_world(state)
     world.group().offsets.replay(OTHER, 0, world.committed(1))
     assert finish(world.coordinator.delete_offsets("g", [TP, OTHER])) == (0, {TP: 86, OTHER: 0})
