@@ -2,9 +2,9 @@
 
 Done: fencing by controller and broker epoch; each partition's leader epoch; creating logs, with the configuration of
 their topics, which is read from the metadata store first.
-Errors: STALE_CONTROLLER_EPOCH 11 (whole request, or a partition whose leader epoch is not newer), STALE_BROKER_EPOCH
-77, UNKNOWN_TOPIC_OR_PARTITION 3 (not a replica), KAFKA_STORAGE_ERROR 56 (its data directory is, or may be, offline),
-UNKNOWN_SERVER_ERROR -1 (its topic's configuration can't be read).
+Errors: STALE_CONTROLLER_EPOCH 11 (whole request, or a partition whose leader epoch is not newer),
+STALE_BROKER_EPOCH 77, UNKNOWN_TOPIC_OR_PARTITION 3 (not a replica), KAFKA_STORAGE_ERROR 56 (its data directory is, or
+may be, offline), UNKNOWN_SERVER_ERROR -1 (its topic's configuration can't be read).
 """
 
 import asyncio
