@@ -16,7 +16,7 @@ def data(tmp_path: Path) -> Path:
     return Path(shutil.copytree(GOLDEN, tmp_path / "data"))
 
 
-def test_nothing_wrong(run: Run, data: Path) -> None:
+def test_undamaged_files_have_no_findings(run: Run, data: Path) -> None:
     shown = run("log", "verify", f"{data}")
     assert (shown.code, shown.err) == (0, "")
     assert "39,972 bytes of batches checked: 0 errors, 0 warnings" in shown.out

@@ -47,7 +47,7 @@ def test_leadership_is_told(tmp_path: Path) -> None:
     assert node.logs.get(TP) is None
 
 
-def test_what_leader_and_isr_refuses(tmp_path: Path) -> None:
+def test_older_epochs_and_foreign_partitions_are_refused(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.partition(epoch=3)
     for epoch in (2, 3):
@@ -168,7 +168,7 @@ def test_a_log_that_can_not_be_made(
         assert node.partition().is_leader
 
 
-def test_what_was_acknowledged_before_somebody_waits_for_it_is_told_at_once(tmp_path: Path) -> None:
+def test_appends_that_are_acknowledged_already_are_not_waited_for(tmp_path: Path) -> None:
     """The disk may have taken the first partitions of a request while others had their turn between its appends."""
 
     async def scenario() -> None:
@@ -185,7 +185,22 @@ def test_what_was_acknowledged_before_somebody_waits_for_it_is_told_at_once(tmp_
     asyncio.run(scenario())
 
 
-def test_flush_ack_waits_for_the_disk_and_tells_a_new_leader_too(tmp_path: Path) -> None:
+def test_the_text_of_a_timeout_is_true_for_an_fsync_with_acks_1(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        node = Node(tmp_path, LogConfig(kafkapy_flush="ack"))
+        node.logs.storage.flusher = SlowFlusher()
+        node.partition()
+        pending = PendingAck(TP, node.replicas.append(TP, batch(2), required_acks=1).last_offset + 1, 1)
+        future = node.replicas.wait_for_acks([pending], 1000)
+        node.clock.advance(1000)
+        (error,) = future.result()
+        assert isinstance(error, RequestTimedOutError)
+        assert str(error) == "the records were not replicated, or not fsynced, in time"
+
+    asyncio.run(scenario())
+
+
+def test_flush_ack_delays_acknowledgements_and_the_high_watermark_of_a_new_leader(tmp_path: Path) -> None:
     async def scenario() -> None:
         node = Node(tmp_path, LogConfig(kafkapy_flush="ack"))
         flusher = SlowFlusher()

@@ -78,7 +78,7 @@ class RecoveredEpochs:
         return self._entries[-1].epoch if self._entries else NO_EPOCH
 
     def meet(self, header: BatchHeader) -> None:
-        """Take the epoch of the next batch; batches of formats 0 and 1 have none."""
+        """Add the epoch of the next batch; batches of formats 0 and 1 have none."""
         epoch = header.partition_leader_epoch
         if epoch > self._latest:
             self._take_from_file(EpochEntry(epoch, header.base_offset))
@@ -103,16 +103,17 @@ class RecoveredEpochs:
 # Splits a segment whose offsets are too far above its base offset.
 #
 # An index holds offsets as 31 bits above the base. Releases of Apache Kafka before 1.1 compacted segments together that
-# reach further; 2.7 cuts these when it meets them, and so does a recovery here.
+# reach further; 2.7 splits these when it finds them, and so does a recovery here.
 
 
 _PIECE_BYTES: Final = 1024 * 1024
 
 
 def split(log: "Log", segment: Segment, position: int, base_offset: int) -> Segment:
-    """Move the bytes from ``position`` on into a new segment, next in the log's list, whose indexes are not made yet.
+    """Move the bytes from ``position`` on into a new segment, next in the log's list, without building its indexes.
 
-    A crash leaves either state, or the records in both segments: then the new one is used. Raises ``OSError``.
+    A crash leaves the state before or after, or the records in both segments: then the new one is used. Raises
+    ``OSError``.
     """
     files = log.storage.files
     path = f"{log.directory}/{base_offset:020d}{LOG_SUFFIX}"
@@ -314,7 +315,7 @@ def _load_segments(log: Log, listing: Listing) -> list[tuple[Segment, Exception]
 
 
 def _log_cut_segments(log: Log, doubtful: list[tuple[Segment, Exception]], checkpointed: Checkpointed) -> None:
-    """Log the closed segments that were on the disk as a whole and have lost batches at their end."""
+    """Log an error for each closed segment that was on the disk as a whole and has lost batches at its end."""
     unknown = {segment for segment, _ in doubtful}
     for segment, next_segment in pairwise(log.segments):
         was_on_disk = checkpointed.is_trusted or next_segment.base_offset <= checkpointed.recovery_point
@@ -347,7 +348,7 @@ def _recover(log: Log, doubtful: list[tuple[Segment, Exception]], checkpointed: 
 
 def _read_again(log: Log, beyond: list[Segment]) -> None:
     """Recover the segments from the recovery point on, up to damage."""
-    # Later snapshots may have batches that a power failure took: if sent again, these would count as duplicates.
+    # Later snapshots may have batches that a power failure removed: sent again, these would count as duplicates.
     log.producer_state.delete_snapshots(above=beyond[0].base_offset)
     epochs = _epochs_again(log, beyond[0].base_offset)
     for segment in beyond:
@@ -361,8 +362,8 @@ def _read_again(log: Log, beyond: list[Segment]) -> None:
 def _recover_and_sync(log: Log, segment: Segment) -> None:
     """As ``recover_segment``, below the recovery point, where no later start checks for lost writes.
 
-    The new indexes get their names when they are on the disk; until then the wrong ones stay, which a start detects.
-    On a full disk the new ones stay in memory.
+    The new indexes are renamed to their names when they are on the disk; until then the wrong ones keep these names,
+    and a start detects them. On a full disk the new ones stay in memory.
     """
     files = log.storage.files
     indexes: list[Index | TransactionIndex] = [segment.offset_index, segment.time_index, segment.transaction_index]
