@@ -38,7 +38,7 @@ RESTORE: Final = (
     "Restore both from a backup of the directory, or make the topics again from their partitions' folders with "
     "kafkapy metadata rebuild"
 )
-"""What to do when no copy is left."""
+"""The advice if no copy is usable."""
 
 
 def journal_path(database_path: str) -> str:
