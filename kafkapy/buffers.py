@@ -5,8 +5,10 @@ from contextlib import suppress
 from typing import Any, Final
 
 MAPPED_FROM_SIZE: Final = 1 << 20
-"""Bytes from which a buffer is mapped. A bytearray's zeros are written to memory at once, while the interpreter does
-nothing else: 60 ms for 64 MiB. A mapping gets its pages when they are used."""
+"""The smallest size, in bytes, of a buffer that is an anonymous memory mapping instead of a bytearray.
+
+A bytearray's zeros are written to memory at once, while the interpreter does nothing else: 60 ms for 64 MiB. A mapping
+gets its pages when they are used."""
 
 _PRIVATE: Final[dict[str, Any]] = (
     {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
@@ -20,7 +22,7 @@ def new_buffer(size: int) -> memoryview:
 
 
 def extended_buffer(view: memoryview, size: int) -> memoryview:
-    """Return a view of the buffer of ``view`` with ``size`` bytes, without a copy of what is in it (``mremap``).
+    """Return a view of the buffer of ``view`` with ``size`` bytes; the content is not copied (``mremap``).
 
     ``view`` must not be used any more. Where the buffer is not mapped, has other views, or the system can't do it, the
     result is as long as ``view``.

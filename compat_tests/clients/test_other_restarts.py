@@ -1,6 +1,7 @@
-"""The same for clients from before Kafka 0.11, for command lines (kcat, Kafka's console tools), and for rdkafka.
+"""No acknowledged record is lost over restarts of the broker (see ``test_restarts``), with other clients.
 
-What is older than 0.11 has no idempotent producer: there a record may come twice, but none may be lost.
+These are clients from before Kafka 0.11, command lines (kcat, Kafka's console tools), and rdkafka. Clients older than
+0.11 have no idempotent producer: there a record may come twice, but none may be lost.
 """
 
 from collections.abc import Iterator
@@ -38,7 +39,7 @@ GONE = pytest.mark.differs("kafka-4.1.0", reason="clients older than 2.1 are ser
 
 @pytest.fixture(scope="module")
 def clients(mortal: ChildProcess, agents: Agents) -> Iterator[Clients]:
-    """How each of them is started; what takes minutes to build is there before the others are at work."""
+    """Functions that start each client. rdkafka, which takes minutes to build, is built first."""
     with suppress(MissingToolchainError):  # told by its test
         new_client("rdkafka", mortal.bootstrap, agents)
     with ExitStack() as stack:
@@ -57,7 +58,7 @@ def clients(mortal: ChildProcess, agents: Agents) -> Iterator[Clients]:
 
 @pytest.fixture(scope="module")
 def outcomes(mortal: ChildProcess, clients: Clients) -> dict[str, Outcome]:
-    """What became of each client."""
+    """The result of each client."""
     return outcomes_of(clients, mortal)
 
 

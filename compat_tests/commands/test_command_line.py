@@ -79,7 +79,7 @@ def test_a_groups_offsets_are_reset(broker: Broker, topic_name: str) -> None:
     assert [(row["committed"], row["lag"]) for row in described["offsets"]] == [(1, 2)]
     assert topic_name in [row["group"] for row in _json(broker, "groups", "list")]
     _run(broker, "groups", "delete", topic_name, "-y")
-    assert "there is no group" in _run(broker, "groups", "describe", topic_name, code=1).stderr
+    assert "does not exist" in _run(broker, "groups", "describe", topic_name, code=1).stderr
 
 
 def test_transactions(broker: Broker, topic_name: str) -> None:

@@ -216,5 +216,5 @@ def test_records_survive_moves_of_a_directory_in_both_directions(
     assert configs(home.bootstrap, "gzip") == {"compression.type": "gzip"}
     clients.member.close()
     home.leave(kill=kill)
-    if not kill:  # a crash may leave what the next start mends
+    if not kill:  # a crash may leave files that the next start repairs
         nothing_is_wrong(home.data, tools_of, ["2.7.2"])

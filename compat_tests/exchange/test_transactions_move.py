@@ -124,7 +124,7 @@ def test_transactions_are_read_as_kafka_reads_them(home: Home, kill: bool, tools
     assert committed(home.bootstrap, GROUP) == {(TOPIC, 0): (77, None), (TOPIC, 1): (3, None)}
     home.leave(kill=kill)
     assert list(home.data[0].glob("*/*.txnindex")) + list(home.data[1].glob("*/*.txnindex"))
-    if not kill:  # a crash may leave what the next start mends
+    if not kill:  # a crash may leave files that the next start repairs
         nothing_is_wrong(home.data, tools_of, VERSIONS)
 
 
@@ -174,5 +174,5 @@ def test_kafkapys_transactions_are_read_and_ended_by_kafka(home: Home, kill: boo
     assert committed(home.bootstrap, GROUP) == {(TOPIC, 0): (50, None)}
     assert committed(home.bootstrap, OPEN_GROUP) == {(TOPIC, 0): (99, None)}
     home.leave(kill=kill)
-    if not kill:  # a crash may leave what the next start mends
+    if not kill:  # a crash may leave files that the next start repairs
         nothing_is_wrong(home.data, tools_of, VERSIONS)

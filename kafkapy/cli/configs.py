@@ -55,7 +55,8 @@ def describe(
         for config in found
         if all_ or config.config_source != _DEFAULT_SOURCE
     ]
-    show(rows, as_json=as_json, title=f"{kind.value} {name}".strip())
+    hint = "" if all_ or kind is Kind.BROKERS else "; --all shows the defaults too"
+    show(rows, as_json=as_json, title=f"{kind.value} {name}".strip(), if_empty=f"no keys are set{hint}")
 
 
 @app.command(

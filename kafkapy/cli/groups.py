@@ -37,7 +37,7 @@ def describe(group: Group, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Js
         offsets = client_groups.committed(client, group)
         ends = _ends(client, offsets)
     if found.group_state == "Dead" and not offsets:
-        fail(f"there is no group {group}")
+        fail(f"group {group} does not exist")
     owners = {
         place: member.client_id
         for member in found.members
@@ -50,7 +50,7 @@ def describe(group: Group, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Js
     if as_json:
         done("", as_json=True, group=group, state=found.group_state, members=members, offsets=rows)
         return
-    show(rows, as_json=False, title=f"group {group} ({found.group_state})")
+    show(rows, as_json=False, title=f"group {group} ({found.group_state})", if_empty="no committed offsets")
     show(members, as_json=False, title="members")
 
 

@@ -101,7 +101,7 @@ class DumpOptions(NamedTuple):
 def run(paths: Sequence[str], options: DumpOptions) -> None:
     """Print the files' contents; ends with exit code 1 if a file can't be read to its end."""
     if options.decoder not in DECODERS:
-        fail(f"there is no decoder {options.decoder!r}: these are {', '.join(DECODERS)}")
+        fail(f"decoder {options.decoder!r} does not exist: choose one of {', '.join(DECODERS)}")
     problems = []
     try:
         files = [file for named in paths for file in _files(named, options.from_offset)]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import typer
 
-from kafkapy.cli.output import bytes_progress, done, fail, fail_with, say, show
+from kafkapy.cli.output import bytes_progress, counted, done, fail, fail_with, say, show
 from kafkapy.clock import SystemClock
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.errors import InvalidConfigError
@@ -58,7 +58,7 @@ def _require_data_directory(directory: str) -> None:
     """End the command unless ``directory`` is a data directory: others must not get a lock file and checkpoints."""
     files, given = Files(), f"{directory}: "
     if not files.exists(directory):
-        fail(f"there is no data directory {directory}")
+        fail(f"data directory {directory} does not exist")
     if not os.path.isdir(directory):
         fail(given + "not a directory; give a broker's data directories, all of log.dirs")
     if parse_partition(os.path.basename(os.path.abspath(directory))) and not files.exists(f"{directory}/{LOCK_NAME}"):
@@ -105,8 +105,8 @@ def _report(found: Repaired, options: RepairOptions, *, to_error: bool = False) 
     for reason in found.reasons:
         say(f"kafkapy: {reason}", to_error=to_error)
     cuts = sum(1 for action in found.actions if action.kind == CUT)
-    would = "would be" if options.dry_run else "were"
-    typer.echo(f"{len(found.actions)} files {would} changed, {cuts} of them logs that {would} cut", err=to_error)
+    changed, cut = ("would change", "to cut") if options.dry_run else ("changed", "cut")
+    typer.echo(f"{changed} {counted(len(found.actions), 'file')}; logs {cut}: {cuts}", err=to_error)
 
 
 def _row(action: Action, options: RepairOptions) -> dict[str, str]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import typer
 
-from kafkapy.cli.output import bytes_progress, done, fail, fail_with, show
+from kafkapy.cli.output import bytes_progress, counted, done, fail, fail_with, show
 from kafkapy.storage.data_directory import parse_partition
 from kafkapy.storage.inspection.directory_check import check_directory, is_data_directory, list_logs
 from kafkapy.storage.inspection.findings import ERROR, WARNING, Findings
@@ -19,12 +19,12 @@ WARNINGS_FOUND = 3
 
 
 def run(paths: Sequence[str], *, headers_only: bool, as_json: bool) -> None:
-    """Check the files, show the findings, end with the exit code."""
+    """Check the files and show the findings; the exit code is by their severity."""
     files, findings = Files(), Findings()
     checked = [os.path.normpath(path) for path in paths]
     for path in checked:
         if os.path.exists(path) and not os.path.isdir(path) and not _is_of_a_partition(path):
-            fail(f"{path} is no file of a partition: give the data directory to check its checkpoints")
+            fail(f"{path} is not a file of a partition's log: to check a checkpoint, give the data directory")
     try:
         total = sum(_bytes(files, path) for path in checked)
         with bytes_progress() as bar:
@@ -40,8 +40,9 @@ def run(paths: Sequence[str], *, headers_only: bool, as_json: bool) -> None:
         done("", as_json=True, bytes=total, findings=rows, **{f"{kind}s": count for kind, count in counts.items()})
     else:
         if rows:
-            show(rows, as_json=False, title="found")
-        typer.echo(f"{total} bytes of batches checked: {counts[ERROR]} errors, {counts[WARNING]} warnings")
+            show(rows, as_json=False, title="problems")
+        problems = ", ".join(counted(counts[kind], kind) for kind in (ERROR, WARNING))
+        typer.echo(f"{counted(total, 'byte')} of batches checked: {problems}")
     if counts[ERROR] or counts[WARNING]:
         raise typer.Exit(ERRORS_FOUND if counts[ERROR] else WARNINGS_FOUND)
 
@@ -57,7 +58,7 @@ def _check(files: Files, path: str, findings: Findings, options: Options) -> Non
 
 
 def _annotate(files: Files, path: str, options: Options) -> None:
-    """Set the options that depend on the data directory around a partition: is it in use, was its stop clean."""
+    """Set the options that depend on the partition's data directory: it is in use, its last stop was clean."""
     parent = os.path.dirname(os.path.abspath(path))
     options.is_in_use = files.is_locked(f"{parent}/.lock")
     options.is_clean = files.exists(f"{parent}/.kafka_cleanshutdown") or not files.exists(f"{parent}/meta.properties")
@@ -65,7 +66,7 @@ def _annotate(files: Files, path: str, options: Options) -> None:
 
 def _bytes(files: Files, path: str) -> int:
     if not os.path.isdir(path):
-        files.size(path)  # raises when it is not there
+        files.size(path)  # raises OSError if the file is missing
         return _bytes_read_for(files, path)
     if parse_partition(os.path.basename(os.path.abspath(path))) is None or is_data_directory(files, path):
         return sum(_bytes_of_logs(files, f"{path}/{partition}") for partition in list_logs(files, path))

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import typer
 
-from kafkapy.cli.output import done, fail, fail_with, say, show
+from kafkapy.cli.output import counted, done, fail, fail_with, say, show
 from kafkapy.cli.settings import UsageError, build_config
 from kafkapy.clock import SystemClock
 from kafkapy.config.broker_config import BrokerConfig
@@ -224,7 +224,7 @@ def _stopped(
     files = Files()
     for path in built.log_dirs:
         if not files.exists(path):
-            raise MetadataError(f"there is no data directory {path}: give it with --data")
+            raise MetadataError(f"data directory {path} does not exist: give another one with --data")
     if has_metadata and not is_stored(metadata_path(built.log_dirs[0])):
         raise MetadataError(_no_metadata(built.log_dirs[0]))
     directories = [DataDirectory(files, path) for path in built.log_dirs]
@@ -283,7 +283,7 @@ def _carry(
 def _report(
     tree: MetadataTree, target: MetadataPlace, found: Sequence[NodeChange], warned: Sequence[str], options: RunOptions
 ) -> None:
-    counted = {kind: sum(1 for change in found if change.kind == kind) for kind in (NEW, OTHER, GONE)}
+    counts = {kind: sum(1 for change in found if change.kind == kind) for kind in (NEW, OTHER, GONE)}
     summary = _summary(tree)
     if options.as_json:
         listed = [change._asdict() for change in found]
@@ -295,10 +295,10 @@ def _report(
     show([{"what": what, "is": value} for what, value in summary.items()], as_json=False, title=str(target))
     if options.dry_run and found:
         show([change._asdict() for change in found], as_json=False, title="changes")
-    same = len(tree.nodes) - counted[NEW] - counted[OTHER]
+    same = len(tree.nodes) - counts[NEW] - counts[OTHER]
     typer.echo(
-        f"{'would write' if options.dry_run else 'written'}: {counted[NEW]} nodes new, {counted[OTHER]} changed, "
-        f"{counted[GONE]} removed, {same} as they were"
+        f"{'would write' if options.dry_run else 'written'}: {counted(counts[NEW], 'new node')}, "
+        f"{counts[OTHER]} changed, {counts[GONE]} removed, {same} unchanged"
     )
     for sentence in warned:
         say(f"kafkapy: warning: {sentence}", to_error=True)

@@ -20,12 +20,17 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 
 
-def show(rows: Sequence[Row], *, as_json: bool, title: str = "", to_error: bool = False) -> None:
-    """Print rows of equal columns (to standard error if asked to); the first row's keys are the columns' names."""
+def show(
+    rows: Sequence[Row], *, as_json: bool, title: str = "", if_empty: str = "none", to_error: bool = False
+) -> None:  # fmt: skip
+    """Print rows of equal columns; the first row's keys are the columns' names.
+
+    Without rows print the title and ``if_empty``. With ``to_error`` the output is on standard error.
+    """
     if as_json:
         typer.echo(printable_json(list(rows), indent=2), err=to_error)
     elif not rows:
-        say(f"{title}: none" if title else "none", to_error=to_error)
+        say(f"{title}: {if_empty}" if title else if_empty, to_error=to_error)
     else:
         _show_table(rows, title, to_error=to_error)
 
@@ -65,6 +70,11 @@ def done(message: str, *, as_json: bool, **facts: Any) -> None:
         typer.echo(printable_json(facts))
     else:
         say(message)
+
+
+def counted(count: int, noun: str) -> str:
+    """A number with its noun: ``1 record``, ``1,000 records``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def say(message: str, *, to_error: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Detect that the parent process has ended, in whatever way.
+"""Detect that the parent process has ended, normally or not.
 
 On Linux a descriptor of the parent becomes readable at once. Other POSIX systems give an orphan another parent, which
 is checked every quarter of a second. Windows has neither: there the end of the standard input counts as the parent's
@@ -17,30 +17,31 @@ LOOK_EVERY_S: Final = 0.25
 ORPHANS_ARE_ADOPTED: Final = os.name == "posix"
 """Whether ``getppid`` changes when the parent ends."""
 
-Gone = Callable[[], object]
+OnParentEnd = Callable[[], object]
+"""Called once when the parent process has ended."""
 
 
-def watch(gone: Gone) -> Callable[[], None]:
-    """Call ``gone`` on the running loop once the parent has ended, perhaps at once; the result ends the watch."""
+def watch(on_end: OnParentEnd) -> Callable[[], None]:
+    """Call ``on_end`` on the running loop once the parent has ended, perhaps at once; the result ends the watch."""
     if not ORPHANS_ARE_ADOPTED:
-        return watch_input(gone)
+        return watch_input(on_end)
     parent = os.getppid()
     try:
-        stop = watch_descriptor(parent, gone)
+        stop = watch_descriptor(parent, on_end)
     except (AttributeError, OSError):  # another system, an old kernel, or a parent in another PID namespace
-        return watch_adoption(parent, gone)
+        return watch_adoption(parent, on_end)
     if os.getppid() != parent:
-        gone()
+        on_end()
     return stop
 
 
-def watch_descriptor(parent: int, gone: Gone) -> Callable[[], None]:
+def watch_descriptor(parent: int, on_end: OnParentEnd) -> Callable[[], None]:
     """Watch a descriptor of the parent: Linux 5.3 and later; raises ``AttributeError`` or ``OSError`` elsewhere."""
     loop = asyncio.get_running_loop()
     try:
         descriptor = os.pidfd_open(parent)
     except ProcessLookupError:
-        gone()
+        on_end()
         return lambda: None
 
     def stop() -> None:
@@ -52,13 +53,13 @@ def watch_descriptor(parent: int, gone: Gone) -> Callable[[], None]:
 
     def tell() -> None:
         stop()
-        gone()
+        on_end()
 
     loop.add_reader(descriptor, tell)
     return stop
 
 
-def watch_adoption(parent: int, gone: Gone) -> Callable[[], None]:
+def watch_adoption(parent: int, on_end: OnParentEnd) -> Callable[[], None]:
     """Check every ``LOOK_EVERY_S`` whether this process has another parent: every POSIX system."""
     loop = asyncio.get_running_loop()
     timer: asyncio.TimerHandle | None = None
@@ -69,7 +70,7 @@ def watch_adoption(parent: int, gone: Gone) -> Callable[[], None]:
         if os.getppid() == parent:
             timer = loop.call_later(LOOK_EVERY_S, look)
         else:
-            gone()
+            on_end()
 
     def stop() -> None:
         if timer is not None:
@@ -79,14 +80,14 @@ def watch_adoption(parent: int, gone: Gone) -> Callable[[], None]:
     return stop
 
 
-def watch_input(gone: Gone, descriptor: int = 0) -> Callable[[], None]:
+def watch_input(on_end: OnParentEnd, descriptor: int = 0) -> Callable[[], None]:
     """Read the standard input until its other end is closed: every system."""
     loop = asyncio.get_running_loop()
     is_over = False
 
     def tell() -> None:
         if not is_over:
-            gone()
+            on_end()
 
     def read_to_the_end() -> None:
         with suppress(OSError):  # the descriptor is closed, which is the end too

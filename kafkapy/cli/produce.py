@@ -9,7 +9,7 @@ from typing import Annotated, BinaryIO, Final
 import typer
 
 from kafkapy.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
-from kafkapy.cli.output import done, examples, fail, failures_in_one_line, progress, shows_progress
+from kafkapy.cli.output import counted, done, examples, fail, failures_in_one_line, progress, shows_progress
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.records import partition_of, produce
 from kafkapy.clock import SystemClock
@@ -104,7 +104,8 @@ def run(  # noqa: PLR0913, PLR0917  # typer reads a command's options from its p
         sender = Sender(client, topic, codec=codec, acks=acks)
         _send_all(sender, _records(source, key_separator.encode()))
     count = sum(sender.sent.values())
-    done(f"produced {count:,} records to {topic}", as_json=as_json, topic=topic, records=count, partitions=sender.sent)
+    message = f"produced {counted(count, 'record')} to {topic}"
+    done(message, as_json=as_json, topic=topic, records=count, partitions=sender.sent)
 
 
 def _send_all(sender: Sender, records: Iterable[Record]) -> None:

@@ -17,7 +17,7 @@ from typing import Final
 import kafkapy
 from kafkapy.cli.settings import UsageError, build_config, nearest_key
 from kafkapy.cli.signals import on_signals
-from kafkapy.cli.start_hooks import Extras
+from kafkapy.cli.start_hooks import StartHooks
 from kafkapy.clock import SystemClock
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.network.limits import allow_many_descriptors
@@ -27,7 +27,7 @@ from kafkapy.server import logs
 from kafkapy.server.broker import START_FAILURES, BrokerServer
 from kafkapy.server.interpreter import Interpreter
 from kafkapy.storage.errors import LogDirectoryError
-from kafkapy.storage.recovery.mending import default_processes
+from kafkapy.storage.recovery.parallel_recovery import default_processes
 
 logger: Final = logging.getLogger("kafkapy")
 
@@ -71,16 +71,16 @@ def _serve(options: argparse.Namespace, data: str | None, *, in_memory_metadata:
 
 
 async def _run_with_extras(config: BrokerConfig, options: argparse.Namespace, *, in_memory_metadata: bool) -> None:
-    extras = Extras()
+    start_hooks = StartHooks()
     try:
-        extras.open(options)
-        broker = BrokerServer(config, extras.clock, in_memory_metadata=in_memory_metadata, hooks=extras.hooks)
-        await _run_broker(broker, extras, for_parent=options.print_bootstrap)
+        start_hooks.open(options)
+        broker = BrokerServer(config, start_hooks.clock, in_memory_metadata=in_memory_metadata, hooks=start_hooks.hooks)
+        await _run_broker(broker, start_hooks, for_parent=options.print_bootstrap)
     finally:
-        await extras.close()
+        await start_hooks.close()
 
 
-async def _run_broker(broker: BrokerServer, extras: Extras, *, for_parent: bool) -> None:
+async def _run_broker(broker: BrokerServer, start_hooks: StartHooks, *, for_parent: bool) -> None:
     stopped = asyncio.Event()
     on_signals(lambda number: _stop(stopped, signal.Signals(number).name))
     unwatch = _watch_parent(stopped) if for_parent else None
@@ -92,10 +92,10 @@ async def _run_broker(broker: BrokerServer, extras: Extras, *, for_parent: bool)
     interpreter = Interpreter(SystemClock(), services.metrics.request_count, lambda: services.compute.run_count)
     try:
         interpreter.start()
-        await extras.serve(broker)
+        await start_hooks.serve(broker)
         _announce(broker.config, broker.bootstrap)
         if for_parent:
-            _print_addresses([broker.bootstrap, *extras.addresses], stopped)
+            _print_addresses([broker.bootstrap, *start_hooks.addresses], stopped)
         await _first(stopped, broker.broken)
     finally:
         interpreter.stop()

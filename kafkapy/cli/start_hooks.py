@@ -26,7 +26,7 @@ LEFT_OUT: Final = "… %d lines left out: they came faster than they could be wr
 LEFT_OUT_JSON: Final = '{"kind": "left out", "lines": %d}'
 
 
-class Extras:
+class StartHooks:
     """A broker's clock and hooks, and its control port, from ``open`` to ``close``."""
 
     def __init__(self) -> None:
@@ -75,14 +75,14 @@ class Extras:
             logger.info("Control port: %s/ (faults and clock, for tests on this machine)", self.control.url)
 
     async def close(self) -> None:
-        """Close the control port, and the trace after its waiting lines."""
+        """Close the control port; write the queued trace lines and close the trace."""
         await self._cleanup.aclose()
 
 
 def open_trace(options: argparse.Namespace) -> "Trace | None":
     """The trace that the options ask for. Raises ``UsageError`` for an invalid filter.
 
-    It is written to standard output, or to standard error if standard output is for the addresses alone.
+    It is written to standard output; with ``--print-bootstrap``, which keeps that for addresses, to standard error.
     """
     text, as_json = options.trace_json, True
     if text is None:

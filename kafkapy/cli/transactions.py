@@ -102,7 +102,7 @@ def abort(
 def _read_one(client: ClusterClient, transactional_id: str) -> TransactionData:
     data = _read(client, transactional_id).get(transactional_id)
     if data is None:
-        fail(f"there is no transactional id {transactional_id}")
+        fail(f"transactional id {transactional_id} does not exist")
     return data
 
 

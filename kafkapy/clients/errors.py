@@ -1,5 +1,7 @@
 """The errors of clients."""
 
+from typing import Final
+
 from kafkapy.protocol.errors import ErrorCode
 
 
@@ -11,13 +13,20 @@ class NoBrokerError(ClientError):
     """No broker could be reached, or the connection broke."""
 
 
+_MISSING: Final = {"topic": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "group": ErrorCode.GROUP_ID_NOT_FOUND}
+"""The error code for an object of this kind that does not exist; Kafka's messages for it differ."""
+
+
 class RequestFailedError(ClientError):
-    """The broker answered with an error code."""
+    """The broker answered with an error code; ``what`` names the object of the request, its kind first."""
 
     def __init__(self, code: int, message: str | None = None, *, what: str = "") -> None:
         known = code in set(ErrorCode)
         self.code = code
         self.code_name = ErrorCode(code).name if known else f"error {code}"
+        if _MISSING.get(what.partition(" ")[0]) == code:
+            super().__init__(f"{what} does not exist ({self.code_name})")
+            return
         text = message or (ErrorCode(code).message if known else "")
         super().__init__(": ".join(filter(None, (what, f"{text} ({self.code_name})" if text else self.code_name))))
 

@@ -55,7 +55,7 @@ class Descriptions(list[Description]):
         """The encoded forms of the description in a response, kept as long as the description."""
 
 
-class _Shared:
+class _CachedDescriptions:
     """The descriptions of one state of a broker's configuration."""
 
     def __init__(self, config: BrokerConfig) -> None:
@@ -71,19 +71,19 @@ class _Shared:
         return self.dynamic is config.dynamic and self.broker_id == config.broker_id
 
 
-_shared_by_config: "WeakKeyDictionary[BrokerConfig, _Shared]" = WeakKeyDictionary()
+_cached_by_config: "WeakKeyDictionary[BrokerConfig, _CachedDescriptions]" = WeakKeyDictionary()
 
 
-def _shared(config: BrokerConfig) -> _Shared:
-    found = _shared_by_config.get(config)
+def _cached(config: BrokerConfig) -> _CachedDescriptions:
+    found = _cached_by_config.get(config)
     if found is None or not found.is_of(config):
-        found = _shared_by_config[config] = _Shared(config)
+        found = _cached_by_config[config] = _CachedDescriptions(config)
     return found
 
 
 def describe_broker(config: BrokerConfig) -> Descriptions:
     """Every key of a broker: the known ones in the table's order, then others that are set on it."""
-    shared = _shared(config)
+    shared = _cached(config)
     if shared.broker is None:
         extra = {**config.originals, **config.dynamic.cluster_texts, **config.dynamic.broker_texts}
         names = [*BROKER_KEYS, *(name for name in extra if name not in BROKER_KEYS)]
@@ -100,7 +100,7 @@ def _broker_entry(config: BrokerConfig, name: str) -> Description:
 
 def describe_cluster_default(config: BrokerConfig) -> Descriptions:
     """The keys that are set for all brokers at once, and only those."""
-    shared = _shared(config)
+    shared = _cached(config)
     if shared.cluster_default is None:
         source = Source.DYNAMIC_DEFAULT_BROKER
         shared.cluster_default = Descriptions(
@@ -130,7 +130,7 @@ def describe_topic(config: BrokerConfig, overrides: Mapping[str, str]) -> Descri
     Stored keys that topics don't have are shown without their value, as in Apache Kafka. Topics with equal overrides
     share one description. Raises InvalidConfigError for a value that its key does not allow.
     """
-    shared = _shared(config)
+    shared = _cached(config)
     key = tuple(overrides.items())
     found = shared.topics.get(key)
     if found is None:

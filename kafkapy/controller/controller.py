@@ -48,15 +48,15 @@ from kafkapy.types import TopicPartition
 Event = Callable[[], Awaitable[None]]
 T = TypeVar("T")
 IsrAnswers = dict[TopicPartition, LeaderIsr | BrokerError]
-"""The state of each partition of a leader's request, or why it is unchanged."""
+"""For each partition of a leader's request: the state in the store now, or the error."""
 FIRST_BALANCE_MS: Final = 5_000
-"""How long after its election a controller first looks whether leaders are unevenly distributed."""
+"""The time from a controller's election to its first check whether leaders are unevenly distributed."""
 
 logger = logging.getLogger(__name__)
 
 
 class Controller:
-    """Takes part in the election and handles events in order; ``channel`` leads to the brokers, this one included."""
+    """Takes part in the election and handles events in order; ``channel`` reaches all brokers, this one included."""
 
     def __init__(
         self, broker_id: int, config: BrokerConfig, clock: Clock, store: MetadataStore, channel: BrokerChannel
@@ -116,7 +116,7 @@ class Controller:
             except BrokerError as refused:
                 if not request.done():
                     request.set_exception(refused)
-            finally:  # the broker may have lost its office, or its session, within the work
+            finally:  # within the work the broker may have lost the controllership or its session
                 _fail(request)
 
         self._events.put_nowait((name, self._while_active(active, answer)))
@@ -125,7 +125,7 @@ class Controller:
     async def alter_isr(
         self, broker: int, broker_epoch: int, proposals: Mapping[TopicPartition, LeaderIsr]
     ) -> IsrAnswers:
-        """Do what ``ActiveController.alter_isr`` does, in the order of the events.
+        """As ``ActiveController.alter_isr``, in the order of the events.
 
         Raises what that raises, and ``NotControllerError``.
         """
@@ -134,7 +134,7 @@ class Controller:
         )
 
     async def start(self) -> None:
-        """Look for a controller or become it; returns when that is decided and, if it is this broker, done."""
+        """Take part in the election; returns when there is a controller and, if it is this broker, it has started."""
         if self._worker is None:
             self._worker = asyncio.create_task(self._work(), name="controller-events")
         self._put("controller", self._controller_changed)
@@ -173,7 +173,7 @@ class Controller:
         while True:
             key, event = await self._events.get()
             try:
-                await pause()  # a queue with events, and the store, may never let other work run
+                await pause()  # events and the store may finish without pausing: let other work run
                 self._queued.discard(key)
                 await event()
             except ControllerMovedError as moved:
@@ -184,9 +184,9 @@ class Controller:
                 logger.info("Broker %d is no longer the controller: its session has ended", self._broker_id)
                 self._resign()
             except ForeignDataError as error:
-                logger.error("The controller could not finish what %r asked for: %s", key, error)
+                logger.error("The controller could not finish the event %r: %s", key, error)
             except (StoreError, ValueError):
-                logger.exception("The controller could not finish what %r asked for", key)
+                logger.exception("The controller could not finish the event %r", key)
             finally:
                 self._events.task_done()
 

@@ -1,7 +1,7 @@
-"""The election of a partition's leader. Pure: replicas, in-sync replicas and live brokers in, a leader and ISR out.
+"""Elects a partition's leader: pure functions from replicas, in-sync replicas and live brokers to a leader and ISR.
 
-The laws, which every election keeps: a leader is live; unless the election is unclean it comes from the ISR; the
-ISR is never empty and holds the leader. Each election that changes anything takes the next leader epoch.
+Rules of every election: a leader is live; unless the election is unclean it comes from the ISR; the ISR is never empty
+and contains the leader. Each election that changes anything takes the next leader epoch.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -70,7 +70,7 @@ def without_replica(leader: int, isr: Sequence[int], replica: int) -> Elected:
 class Placement(NamedTuple):
     """The number of partitions to place, their replication factor, and the start of the round over the brokers.
 
-    ``start_index`` is the place of the first partition's leader among the brokers and also the distance to its first
+    ``start_index`` is the index of the first partition's leader among the brokers and also the distance to its first
     follower; None means that both are random. Partitions added later continue from ``first_partition``.
     """
 
@@ -131,7 +131,10 @@ def interleave_racks(racks: Mapping[int, str | None]) -> list[int]:
 
 
 class _Plain:
-    """Leaders go round the brokers; after each full round the followers sit one place further from their leader."""
+    """Round-robin: partition n's leader is the broker at index (start + n) modulo the number of brokers.
+
+    After each round the distance from a leader to its first follower grows by one.
+    """
 
     def __init__(self, racks: Mapping[int, str | None], random: Random, placement: Placement) -> None:
         self.brokers: Final[Sequence[int]] = self.order(racks)
@@ -141,7 +144,7 @@ class _Plain:
         self._shift = random.randrange(count) if fixed is None else fixed
 
     def order(self, racks: Mapping[int, str | None]) -> Sequence[int]:
-        """The brokers in the order in which leaders go round."""
+        """The brokers in the order in which they lead successive partitions."""
         return sorted(racks)
 
     def replicas(self, partition: int, replication_factor: int) -> tuple[int, ...]:
@@ -153,10 +156,10 @@ class _Plain:
         return tuple(self.choose(first, self._shift, replication_factor))
 
     def choose(self, first: int, shift: int, replication_factor: int) -> list[int]:
-        """The leader at place ``first`` and its followers."""
+        """The leader at index ``first`` and its followers."""
         count = len(self.brokers)
         return [self.brokers[first]] + [
-            self.brokers[_place(first, shift, step, count)] for step in range(replication_factor - 1)
+            self.brokers[_follower_index(first, shift, step, count)] for step in range(replication_factor - 1)
         ]
 
 
@@ -169,17 +172,17 @@ class _RackAware(_Plain):
         self._rack_count = len(set(racks.values()))
 
     def order(self, racks: Mapping[int, str | None]) -> Sequence[int]:
-        """The brokers of all racks, taking turns."""
+        """See ``interleave_racks``."""
         return interleave_racks(racks)
 
     def choose(self, first: int, shift: int, replication_factor: int) -> list[int]:
-        """The leader at place ``first`` and its followers."""
+        """The leader at index ``first`` and its followers."""
         count = len(self.brokers)
         chosen = [self.brokers[first]]
         racks = {self._racks[chosen[0]]}
         step = 0
         while len(chosen) < replication_factor:
-            broker = self.brokers[_place(first, shift * self._rack_count, step, count)]
+            broker = self.brokers[_follower_index(first, shift * self._rack_count, step, count)]
             step += 1
             rack_is_fresh = self._racks[broker] not in racks or len(racks) == self._rack_count
             if broker not in chosen and rack_is_fresh:
@@ -188,8 +191,8 @@ class _RackAware(_Plain):
         return chosen
 
 
-def _place(first: int, shift: int, step: int, count: int) -> int:
-    """The place of a follower: never that of its leader, and all others within ``count - 1`` steps."""
+def _follower_index(first: int, shift: int, step: int, count: int) -> int:
+    """The index of a follower's broker: never the leader's; ``count - 1`` successive steps give all other brokers."""
     if count == 1:
         return first
     return (first + 1 + (shift + step) % (count - 1)) % count

@@ -1,6 +1,6 @@
-"""Elections while the present leaders are alive: asked for by a tool, by a broker that stops, or by the balance.
+"""Elections while the leaders are alive: requested by a tool, by a broker that stops, or by the balance.
 
-| asked for by | elected | refused |
+| requested by | elected | refused |
 |---|---|---|
 | ElectLeaders, preferred | the first replica, if it is alive and in sync | 80 |
 | ElectLeaders, unclean | as after a leader's failure; if no replica in sync is alive, any live one | 83 |
@@ -8,7 +8,7 @@
 | the balance, by ``leader.imbalance.*`` | the same, where too many leaders have moved | a line in the log |
 | ControlledShutdown | the first live replica in sync on a broker that does not stop | the partition remains |
 
-All of them write the partition's state and send the requests in the way of ``PartitionMachine.elect``.
+All of them write the partition's state and send the requests as ``PartitionMachine.elect`` does.
 """
 
 import logging
@@ -64,7 +64,7 @@ class LeaderElections:
         self._flush = flush
 
     async def elect(self, asked: Iterable[TopicPartition], *, unclean: bool) -> dict[TopicPartition, int | BrokerError]:
-        """Hold the elections that a client asks for; return the new leader of each partition, or the error."""
+        """Hold the elections that a client requests; return the new leader of each partition, or the error."""
         answers: dict[TopicPartition, int | BrokerError] = {}
         electable: list[TopicPartition] = []
         for partition in dict.fromkeys(asked):

@@ -20,7 +20,8 @@
 **An election** (``elect``) reads the state in the store, chooses a leader (``elections.py``: pure functions), writes it
 with the next leader epoch and the version that was read, and sends the same two requests. If the version has changed,
 because a leader has changed its in-sync replicas meanwhile, the state is read again and the election repeated.
-A partition for which no replica can lead stays as it is; the next broker that joins triggers another election.
+A partition without an elected leader stays as it is; if it is Offline, the next broker that joins triggers another
+election.
 
 **What a crash leaves.** The store is always ahead of the brokers, so the next controller loads it and continues:
 
@@ -99,7 +100,7 @@ class PartitionMachine:
             await self.elect(leaderless, await self._offline_election(leaderless))
 
     async def elect(self, partitions: Sequence[TopicPartition], election: Election) -> None:
-        """Hold an election for each partition; one without a possible leader stays as it is, with a line in the log."""
+        """Hold an election for each partition; one for which no leader is elected stays as it is, with a warning."""
         remaining = list(partitions)
         while remaining:
             remaining = await self._elect_once(remaining, election)
@@ -133,7 +134,7 @@ class PartitionMachine:
             await pause()
             elected = election(partition, state)
             if elected is None:
-                logger.warning("Partition %s: no replica can lead (in sync: %s)", partition, list(state.isr))
+                logger.warning("No new leader was elected for partition %s (in sync: %s)", partition, list(state.isr))
             else:
                 epoch = state.leader_epoch + 1
                 chosen[partition] = LeaderIsr(elected.leader, epoch, elected.isr, self._context.epoch, state.zk_version)

@@ -33,13 +33,13 @@ class ReplicaMachine:
         return online, offline
 
     async def start_new(self, replicas: Sequence[Replica]) -> None:
-        """Enter new replicas; the first LeaderAndIsr of their partition creates them."""
+        """Set the state New for new replicas; the first LeaderAndIsr of their partition creates them."""
         for replica in replicas:
             await pause()
             self._context.move_replica(replica, ReplicaState.NEW)
 
     async def finish_new(self, replicas: Sequence[Replica]) -> None:
-        """Move new replicas on when their partitions have leaders: a replica whose broker is not live is offline."""
+        """Set the state Online or Offline for new replicas, by their brokers, when their partitions have leaders."""
         for replica in replicas:
             await pause()
             online = self._context.is_online(replica)
@@ -56,7 +56,7 @@ class ReplicaMachine:
                 self._batch.add_leader_and_isr([replica.broker], replica.partition)
 
     async def take_offline(self, replicas: Sequence[Replica]) -> None:
-        """Stop these replicas, if their broker still listens, and remove them from the ISR."""
+        """Send StopReplica to the brokers that are registered, and remove the replicas from the ISR."""
         by_broker: dict[int, list[TopicPartition]] = {}
         for replica in replicas:
             await pause()

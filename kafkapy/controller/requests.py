@@ -1,7 +1,7 @@
 """The controller's requests to brokers: gathered during an event, then one of a kind per broker, in Kafka's order.
 
-LeaderAndIsr goes to the replicas of a partition, UpdateMetadata of the same partitions to every broker, StopReplica
-last. Versions follow inter-broker protocol 2.7: LeaderAndIsr 4, UpdateMetadata 6, StopReplica 3.
+First LeaderAndIsr to the replicas of a partition, then UpdateMetadata of the same partitions to every broker, then
+StopReplica. Versions follow inter-broker protocol 2.7: LeaderAndIsr 4, UpdateMetadata 6, StopReplica 3.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ STOP_REPLICA_VERSION: Final = 3
 
 
 class Outgoing(NamedTuple):
-    """A request on its way to a broker."""
+    """A request to a broker, and its version."""
 
     broker: int
     request: Message
@@ -222,11 +222,12 @@ OnResponse = Callable[[Outgoing, Message], None]
 
 
 class PeerQueues:
-    """Requests to all live brokers, in a queue for each; every answer is passed to ``on_response(outgoing, response)``.
+    """A queue of requests for each live broker; every response is passed to ``on_response(outgoing, response)``.
 
-    If a broker does not answer, the same request is sent again without a limit: an attempt takes up to
-    ``request.timeout.ms``, and the next one begins after ``RETRY_MS`` and the connection's back-off. Later requests to
-    that broker wait; the queues of other brokers are not affected. It ends when the broker's registration is gone
+    If another broker does not answer, the same request is sent again without a limit: an attempt takes up to
+    ``request.timeout.ms``, and the next one begins after ``RETRY_MS`` and the connection's back-off. A request to the
+    controller's own broker is a call of the handler (``LocalChannel``), without a time limit. Later requests to the
+    same broker wait; the queues of other brokers are not affected. A queue ends when the broker's registration is gone
     (``remove``) or the controller resigns (``remove_all``).
     """
 
@@ -250,10 +251,13 @@ class PeerQueues:
         self._senders[broker] = sender
 
     def _ended(self, broker: int, sender: "asyncio.Task[None]") -> None:
-        """Continue after an unexpected failure, as Apache Kafka does: no response may stop the queue."""
+        """Continue after an unexpected exception, as Apache Kafka does.
+
+        A request whose sending failed is sent again; one whose response could not be handled is not.
+        """
         error = None if sender.cancelled() else sender.exception()
         if error is not None and self._senders.get(broker) is sender:
-            logger.error("A request of the controller to broker %d failed, trying again", broker, exc_info=error)
+            logger.error("A request to broker %d, or its response, failed; the queue continues", broker, exc_info=error)
             self._start(broker, RETRY_MS)
 
     def remove(self, broker: int) -> None:

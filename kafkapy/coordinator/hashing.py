@@ -41,13 +41,16 @@ def in_hash_order(keys: Iterable[str]) -> list[str]:
 
 
 def _level(keys: Sequence[tuple[int, str]], shift: int = 0) -> list[tuple[int, str]]:
-    """Return the keys of one level of the map: first those that are alone in a place, then those of shared places."""
+    """Return the keys of one level of the map: first those whose bits no other key has, then the colliding ones.
+
+    The colliding ones are ordered by the next level.
+    """
     if shift >= INT32_MASK.bit_length():
         return list(keys)
-    places: dict[int, list[tuple[int, str]]] = {}
+    by_bits: dict[int, list[tuple[int, str]]] = {}
     for key in keys:
-        places.setdefault(key[0] >> shift & (1 << _BITS) - 1, []).append(key)
-    ordered = [places[place] for place in sorted(places)]
+        by_bits.setdefault(key[0] >> shift & (1 << _BITS) - 1, []).append(key)
+    ordered = [by_bits[bits] for bits in sorted(by_bits)]
     alone = [found[0] for found in ordered if len(found) == 1]
     return alone + [key for found in ordered if len(found) > 1 for key in _level(found, shift + _BITS)]
 

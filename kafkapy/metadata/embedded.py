@@ -225,7 +225,7 @@ class EmbeddedStore:
                 await self._retry.pause(RETRY_MS)
             else:
                 if self._refused.is_set():
-                    logger.warning("The metadata store goes on: its disk takes changes again")
+                    logger.warning("The metadata store continues: its disk accepts changes again")
                     self._refused.clear()
                 self._tell_up_to(events)
                 return

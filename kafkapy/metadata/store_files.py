@@ -1,15 +1,17 @@
 """The embedded store's two files: an SQLite database and a journal, each a whole copy of the cluster's metadata.
 
-A commit goes to the database first, which does not wait for the disk, then to the journal, which does; then it is
-answered. So one commit costs one wait, and a start finds
+A commit is written to the database first, without an fsync, then to the journal, with one; then it is answered. So one
+commit costs one wait for the disk.
 
-    both with the same last number          the usual case
-    the database with a greater one         the process ended between the two, or the end of the journal is damaged
-    the journal with a greater one          a power cut, or damage, took the end of the database's WAL
-    one of them missing or damaged          a damaged database is renamed to ``….damaged``
+A start uses the copy with the highest commit number whose checksums are right, and writes the other copy from it:
 
-and goes on with the greater one of those that fit their checksums, and writes the other one from it. Any damage to one
-of the files therefore loses nothing. Without a good copy ``load`` raises StoreFileError, and changes nothing.
+    both have the same number               the usual case
+    the database has the higher number      the process ended between the two, or the end of the journal is damaged
+    the journal has the higher number       a power cut, or damage, has removed the end of the database's WAL
+    one of them is missing or damaged       a damaged database is renamed to ``….damaged``
+
+Any damage to one of the files therefore loses nothing. If no copy is usable ``load`` raises StoreFileError, and changes
+nothing.
 """
 
 import logging
@@ -36,7 +38,7 @@ RESTORE: Final = (
     "Restore both from a backup of the directory, or make the topics again from their partitions' folders with "
     "kafkapy metadata rebuild"
 )
-"""What to do when no copy is left."""
+"""The advice if no copy is usable."""
 
 
 def journal_path(database_path: str) -> str:
@@ -66,7 +68,7 @@ def _rename_database(files: Files, path: str) -> None:
 
 
 class StoreFiles:
-    """Opened by ``load``; every call that touches the disk belongs on ``thread``."""
+    """The open SQLite database and journal of a store. Call the methods on ``thread``: they use the disk."""
 
     def __init__(self, path: str) -> None:
         self.path: Final = path
@@ -76,12 +78,13 @@ class StoreFiles:
         self._database = SqliteFile(path)
         self._journal = MetadataJournal(self._files, journal_path(path))
         self._unwritten: dict[str, Row] | None = None
-        """The content for writing the database again, if the disk refused that at the start."""
+        """The content for writing the database again, if the disk refused the repair at the start."""
 
     def load(self, cluster_id: str | None = None, *, repairs: bool = True) -> Content:
-        """Open or make the files, and repair one from the other, unless they shall only be read.
+        """Open or create the files, and return their content; with ``repairs`` one is repaired from the other.
 
-        ``cluster_id`` is that of the data directory: then the metadata must be there. Raises StoreFileError.
+        ``cluster_id`` is the cluster id in ``meta.properties``: with one, the metadata must exist. Raises
+        StoreFileError.
         """
         if cluster_id is not None and not is_stored(self.path):
             raise self._missing(cluster_id)
@@ -101,9 +104,9 @@ class StoreFiles:
         return content
 
     def write(self, zxid: int, rows: list[Row], deleted: list[str]) -> None:
-        """Make one commit durable: nodes as they are now, paths that are gone.
+        """Make one commit durable: the rows of changed nodes, and the paths of deleted ones.
 
-        Raises StoreFileError when the disk refuses; the same can be tried again.
+        Raises StoreFileError when the disk refuses; the same call can be repeated.
         """
         if self._unwritten is None:
             self._database.write(zxid, rows, deleted)
@@ -160,7 +163,7 @@ class StoreFiles:
             else:
                 self._repair_journal(database, journal_problem)
         except (OSError, StoreFileError) as error:
-            logger.error("%s. The next change of the metadata tries it again", error)
+            logger.error("%s. The repair is repeated at the next metadata change", error)
 
     def _missing(self, cluster_id: str) -> StoreFileError:
         return StoreFileError(
@@ -205,16 +208,20 @@ class StoreFiles:
                 journal.zxid,
             )
         if self._journal.problem is not None:
-            logger.error("%s, too: later changes of the metadata are lost", self._journal.problem)
+            logger.error(
+                "%s, and the database has no later changes: metadata changes after number %d are lost",
+                self._journal.problem,
+                journal.zxid,
+            )
             self._journal.replace(journal.zxid, journal.rows.values())
         self._database.replace(journal)
         self._unwritten = None
 
     def _repair_journal(self, database: Content, problem: str | None) -> None:
-        """Write the journal from the database, and that again if it is of an earlier format."""
+        """Write the journal from the database. Rewrite the database too if it has an earlier format."""
         if problem is not None:
             logger.warning("%s. It is written again from %s", problem, self.path)
-        self._journal.is_stale = True  # it lacks a commit: if the disk refuses it now, the next change writes it whole
+        self._journal.is_stale = True  # if it can't be replaced now, the next change replaces it
         if not self._database.is_current:
             self._unwritten = dict(database.rows)
         if database.zxid:

@@ -8,7 +8,7 @@
   request whose response may be large is served (``server/dispatch.py``). Records that are sent from files don't count.
 - Decoded requests share the second budget: the values of a request with more than ``INLINE_SLOTS``
   (``server/dispatch.py``), and the partitions of a fetch whose session has many, count with the responses until the
-  request is answered (``Held``).
+  request is answered (``RequestMemory``).
 
 Smaller frames and responses live in buffers that every connection has, and are not counted.
 
@@ -19,8 +19,9 @@ stall or send slowly can't keep the others waiting. A connection is closed when
 - its frame or response is still incomplete after ``MOST_CHECKS`` seconds, or
 - it waits itself, and its peer has closed it before the frame was complete.
 
-Meanwhile requests that wait for an event must not hold memory: the waiting of those that are ``Held`` is ended (a fetch
-is answered with the data that is there), and ``relieve`` is called, which ends the waiting for topics (7).
+Meanwhile requests that wait for an event must not hold memory: ``RequestMemory.end_waiting`` ends the waiting of a
+decoded request (a fetch is answered with the data that is there), and ``relieve`` is called, which ends the waiting for
+topics (REQUEST_TIMED_OUT, 7).
 
 An exempt connection from which nothing arrives for a second is no longer exempt. While nothing waits, a slow peer is
 only subject to ``connections.max.idle.ms``, as in Apache Kafka.
@@ -50,7 +51,7 @@ class Holder(Protocol):
         ...
 
     def memory_granted(self) -> None:
-        """The holder may ask for memory again."""
+        """Called when the holder may ask for memory again."""
         ...
 
     def is_abandoned(self) -> bool:
@@ -62,7 +63,7 @@ class Holder(Protocol):
         ...
 
 
-class _Admission:
+class _AdmissionWaiter:
     """A request that waits until the budget is no longer used up."""
 
     __slots__ = ("admitted",)
@@ -89,7 +90,7 @@ def _nothing() -> None:
     """Do nothing: the request waits for nothing."""
 
 
-class Held:
+class RequestMemory:
     """The memory of one decoded request, for a ``with`` statement that lasts until the request is answered."""
 
     __slots__ = ("end_waiting", "_budget")
@@ -101,7 +102,7 @@ class Held:
         """Ends the waiting of the request, if that is possible."""
         self._budget = budget
 
-    def __enter__(self) -> "Held":
+    def __enter__(self) -> "RequestMemory":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -126,7 +127,7 @@ class Held:
         """See ``Holder``."""
 
 
-class _Holding:
+class _Usage:
     """The memory of one holder, and its progress at the last checks."""
 
     __slots__ = ("size", "seen_size", "stalled_checks", "checks")
@@ -141,7 +142,7 @@ class _Holding:
 class FrameBudget:
     """The bytes that large frames may take: of requests, or of responses."""
 
-    __slots__ = ("available", "given_up", "relieve", "_clock", "_holdings", "_waiting", "_exempt", "_timer")
+    __slots__ = ("available", "given_up", "relieve", "_clock", "_usages", "_waiting", "_exempt", "_timer")
 
     def __init__(self, clock: Clock, limit: int = DEFAULT_LIMIT) -> None:
         self.available = limit
@@ -150,13 +151,13 @@ class FrameBudget:
         self.relieve: Callable[[], None] = _nothing
         """Called once a second while something waits for memory."""
         self._clock = clock
-        self._holdings: dict[Holder, _Holding] = {}
+        self._usages: dict[Holder, _Usage] = {}
         self._waiting: dict[Holder, None] = {}
         self._exempt: Holder | None = None
         self._timer: TimerHandle | None = None
 
     def take(self, holder: Holder, size: int) -> bool:
-        """Let the holder's buffer grow by ``size`` bytes; if not, its ``memory_granted`` is called later."""
+        """Whether the holder's buffer may grow by ``size`` bytes; if not, its ``memory_granted`` is called later."""
         if size > self.available and self._exempt is not holder:
             if self._exempt is not None:
                 self._wait(holder)
@@ -168,12 +169,12 @@ class FrameBudget:
     def charge(self, holder: Holder, size: int) -> None:
         """Count ``size`` bytes that the holder has taken already."""
         self.available -= size
-        self._holdings.setdefault(holder, _Holding()).size += size
+        self._usages.setdefault(holder, _Usage()).size += size
 
     async def admission(self) -> None:
         """Wait until the budget is not used up."""
         while self.available <= 0:
-            request = _Admission()
+            request = _AdmissionWaiter()
             self._wait(request)
             await request.admitted
 
@@ -185,9 +186,9 @@ class FrameBudget:
     def release(self, holder: Holder) -> None:
         """Release all memory of the holder: its frame has been served, or its connection is closed."""
         self._waiting.pop(holder, None)
-        holding = self._holdings.pop(holder, None)
-        if holding is not None:
-            self.available += holding.size
+        usage = self._usages.pop(holder, None)
+        if usage is not None:
+            self.available += usage.size
         if self._exempt is holder:
             self._exempt = None
         self._grant()
@@ -197,14 +198,14 @@ class FrameBudget:
         for holder in sorted(self._waiting, key=lambda each: each.missing_size):
             if self._exempt is not None and self.available <= 0:
                 return
-            if holder in self._waiting and (self.available > 0 or not isinstance(holder, _Admission)):
+            if holder in self._waiting and (self.available > 0 or not isinstance(holder, _AdmissionWaiter)):
                 del self._waiting[holder]
                 holder.memory_granted()
 
     def _check(self) -> None:
         self._timer = self._clock.call_later(CHECK_MS, self._check) if self._waiting else None
         for holder in tuple(self._waiting):
-            if isinstance(holder, _Admission):
+            if isinstance(holder, _AdmissionWaiter):
                 if holder.admitted.cancelled():
                     del self._waiting[holder]
             elif holder.is_abandoned():
@@ -215,24 +216,24 @@ class FrameBudget:
             self._grant()
 
     def _check_holders(self) -> None:
-        for holder, holding in tuple(self._holdings.items()):
+        for holder, usage in tuple(self._usages.items()):
             if holder in self._waiting:
                 continue  # its socket is not read, so its peer can't be slow
             size = holder.missing_size
-            if isinstance(holder, Held):
+            if isinstance(holder, RequestMemory):
                 holder.end_waiting()
             if not size:  # the request is complete and being served, for as long as that takes
                 if holder is self._exempt:
                     self._exempt = None
                 continue
-            holding.checks += 1
-            holding.stalled_checks = holding.stalled_checks + 1 if size == holding.seen_size else 0
-            holding.seen_size = size
-            if holding.stalled_checks >= STALLED_CHECKS:
+            usage.checks += 1
+            usage.stalled_checks = usage.stalled_checks + 1 if size == usage.seen_size else 0
+            usage.seen_size = size
+            if usage.stalled_checks >= STALLED_CHECKS:
                 self._close(holder, "its peer stalled while others waited for memory")
-            elif holding.checks >= MOST_CHECKS:
+            elif usage.checks >= MOST_CHECKS:
                 self._close(holder, "its peer was too slow while others waited for memory")
-            elif holding.stalled_checks and holder is self._exempt:
+            elif usage.stalled_checks and holder is self._exempt:
                 self._exempt = None
 
     def _close(self, holder: Holder, reason: str) -> None:

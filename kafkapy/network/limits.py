@@ -73,7 +73,7 @@ class ConnectionCounts:
 
 
 @dataclass(slots=True, eq=False)
-class Shared:
+class ListenerResources:
     """The objects that all listeners of a broker share."""
 
     limits: Limits

@@ -16,7 +16,7 @@ from kafkapy.config.listeners import EndPoint
 from kafkapy.network.connection import Connection
 from kafkapy.network.dispatcher import Dispatcher
 from kafkapy.network.errors import RefusedError
-from kafkapy.network.limits import Shared
+from kafkapy.network.limits import ListenerResources
 from kafkapy.network.loop import late_replies
 from kafkapy.network.transport import ConnectionTransport, PlaintextTransport
 from kafkapy.protocol.message import ProtocolError
@@ -64,7 +64,7 @@ def bind(endpoint: EndPoint) -> socket.socket:
 class Listener:
     """One of ``listeners``, with its connections."""
 
-    def __init__(self, endpoint: EndPoint, sock: socket.socket, clock: Clock, shared: Shared) -> None:
+    def __init__(self, endpoint: EndPoint, sock: socket.socket, clock: Clock, shared: ListenerResources) -> None:
         self.name = endpoint.listener_name
         self.limits = shared.limits
         self.budget = shared.budget

@@ -132,7 +132,7 @@ class _Peer:
         """The time from which on the next request may be sent, or the next connection be made."""
 
     def close(self) -> None:
-        """End the connection for good: the request in flight fails, and so do the waiting ones."""
+        """End the connection: the request in flight, the waiting ones and later ones fail."""
         self._is_closed = True
         self._disconnect()
 
@@ -246,7 +246,7 @@ class RemoteBrokers:
             raise PeerUnreachableError(f"broker {broker_id} at {address[0]}:{address[1]}: {error}") from error
 
     def close(self) -> None:
-        """End every connection for good; requests in flight fail."""
+        """End every connection; requests in flight and later ones fail."""
         self._is_closed = True
         for peer in self._peers.values():
             peer.close()

@@ -138,14 +138,14 @@ class TracingDispatcher(Dispatcher):
         return reply
 
     async def _serve_large(
-        self, way: Route, header: RequestHeader, located: tuple[memoryview, int], session: Session
+        self, route: Route, header: RequestHeader, located: tuple[memoryview, int], session: Session
     ) -> "Message | asyncio.Future[Any] | None":
         """See ``Dispatcher._serve_large``."""
         key = id(header)
         self._large_exchanges[key] = (len(located[0]), None)
         served = False
         try:
-            response = await super()._serve_large(way, header, located, session)
+            response = await super()._serve_large(route, header, located, session)
             served = True
             return response
         finally:
@@ -156,9 +156,9 @@ class TracingDispatcher(Dispatcher):
             elif exchange is not None and task is not None:
                 self._waiting[task] = exchange
 
-    def _learn(self, key: int, version: int) -> Route:
-        way = super()._learn(key, version)
-        handle = decoded_handler(way.handle, self._run)
+    def _make_route(self, key: int, version: int) -> Route:
+        route = super()._make_route(key, version)
+        handle = decoded_handler(route.handle, self._run)
 
         def traced(context: RequestContext, request: Any) -> Result:
             if not self._trace.wanted.passes(context, request):
@@ -176,7 +176,7 @@ class TracingDispatcher(Dispatcher):
                 exchange.response = result
             return result
 
-        return way._replace(handle=traced)
+        return route._replace(handle=traced)
 
     def _taken(self) -> Exchange | None:
         exchange, self._current = self._current, None

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkapy.server.handlers import served_api, served_apis
-from kafkapy.server.message_places import named_in, names_topics
+from kafkapy.server.message_places import names_in, names_topics
 from kafkapy.text import nearest
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class TraceFilter(NamedTuple):
             return False
         if self.topics is None:
             return True
-        return any(named.topic and _matches(named.topic, self.topics) for named in named_in(context, request))
+        return any(named.topic and _matches(named.topic, self.topics) for named in names_in(context, request))
 
 
 def _matches(text: str, patterns: Iterable[str]) -> bool:

@@ -40,10 +40,12 @@ class RequestHeader(NamedTuple):
 
 
 _header: Final = partial(tuple.__new__, RequestHeader)
-"""Like ``types.maker``, which ``protocol`` may not import: calling the class runs Python code for every request."""
+"""Make a ``RequestHeader`` without the class's ``__new__``, which is Python code, as ``types.maker`` does.
+
+``protocol`` may not import ``types``."""
 
 
-class UnknownApi(ProtocolError):  # noqa: N818  # the wire's nouns read better at the raise
+class UnknownApi(ProtocolError):  # noqa: N818  # named like the protocol's other errors, without "Error"
     """A request of an API that doesn't exist."""
 
     def __init__(self, api_key: int, version: int, correlation_id: int) -> None:
@@ -123,7 +125,7 @@ def read_request_header(reader: Reader) -> RequestHeader:
 
 
 def _read_short(reader: Reader, left: int) -> RequestHeader:
-    """Read a header that is too short for a client id: only ControlledShutdown v0 has none."""
+    """Read a header that is too short for the client id's length: only ControlledShutdown v0 has no client id."""
     if left < 8:
         raise Truncated(f"a request header in {left} bytes")
     api_key, version, correlation_id = reader.unpack(_FIXED)

@@ -12,7 +12,7 @@ class RecordsError(BrokerError):
 
 
 class CorruptRecordError(RecordsError):
-    """CORRUPT_MESSAGE: the bytes are no record batch, or their CRC differs. Retriable for a client."""
+    """CORRUPT_MESSAGE: the bytes are not a record batch, or their CRC differs. Retriable for a client."""
 
     error_code: ClassVar[int] = ErrorCode.CORRUPT_MESSAGE
 
@@ -39,7 +39,7 @@ class UnsupportedForMessageFormatError(RecordsError):
 
 
 class UnsupportedCompressionTypeError(RecordsError):
-    """UNSUPPORTED_COMPRESSION_TYPE: no such codec; zstd in a request, in a log or for a client that is too old."""
+    """UNSUPPORTED_COMPRESSION_TYPE: unknown codec, or zstd with an old request version, log format or client."""
 
     error_code: ClassVar[int] = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
@@ -62,6 +62,9 @@ class InvalidRecordError(_RejectedRecordsError):
 
 
 class InvalidTimestampError(_RejectedRecordsError):
-    """INVALID_TIMESTAMP: a timestamp is too far from the broker's clock, or its type is not the producer's to set."""
+    """INVALID_TIMESTAMP: a timestamp is too far from the broker's clock, or a producer's batch claims LogAppendTime.
+
+    Only the broker may set that type.
+    """
 
     error_code: ClassVar[int] = ErrorCode.INVALID_TIMESTAMP

@@ -1,4 +1,4 @@
-"""Which controller a broker obeys: the highest epoch that it has seen, and only for its current registration."""
+"""Checks that a controller's request has the highest controller epoch seen so far and this broker's broker epoch."""
 
 from kafkapy.metadata.errors import StaleBrokerEpochError, StaleControllerEpochError
 from kafkapy.types import NO_EPOCH
@@ -14,11 +14,11 @@ class ControllerFence:
         self.controller_epoch = 0
 
     def check(self, controller_epoch: int, broker_epoch: int) -> None:
-        """Let a request of the controller pass, remembering its epoch.
+        """Check the epochs in a request of the controller, and remember the controller epoch.
 
-        A broker epoch below this broker's is from before its last start: StaleBrokerEpochError. (-1 passes:
-        the sender does not know the epoch. A higher one passes too: the controller may learn of a registration first.)
-        A controller epoch below the highest one seen: StaleControllerEpochError.
+        Raises StaleBrokerEpochError for a broker epoch below this broker's, which is from before its last start.
+        (-1 is accepted: the sender does not know the epoch. A higher one is accepted too: the controller may learn of
+        a registration first.) Raises StaleControllerEpochError for a controller epoch below the highest one seen.
         """
         if NO_EPOCH != broker_epoch < self.broker_epoch:
             raise StaleBrokerEpochError(f"Broker epoch {broker_epoch} is older than {self.broker_epoch}.")

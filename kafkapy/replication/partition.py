@@ -1,7 +1,7 @@
-"""One partition on this broker: its log, and what the controller and the other replicas say about it.
+"""One partition on this broker: its log, its leadership, and the offsets of the other replicas.
 
 Leadership comes from LeaderAndIsr alone. Only the leader appends for clients and answers fetches; it moves the high
-watermark by the rules below. Everything is synchronous; who waits for a high watermark waits in ``delayed``.
+watermark by the rules below. Everything is synchronous; requests that wait for a high watermark are in ``delayed``.
 """
 
 import logging
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 class RemoteReplica:
-    """What a leader knows about one follower: from its fetches only."""
+    """A leader's state of one follower, which comes from its fetches only."""
 
     __slots__ = (
         "broker_id",
@@ -142,7 +142,7 @@ ALL_IN_SYNC = -1
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsrPartition:
-    """What LeaderAndIsr says about a partition."""
+    """The fields of LeaderAndIsr for one partition."""
 
     controller_epoch: int
     leader: int
@@ -210,7 +210,7 @@ class Partition:
         self.is_leader = True
         if new_epoch:
             self.epoch_start_offset = self.log.log_end_offset
-            self.log.durability.settle()
+            self.log.durability.sync_if_configured()
             self.remotes = {
                 broker_id: self.remotes.get(broker_id) or RemoteReplica(broker_id)
                 for broker_id in state.replicas
@@ -231,7 +231,7 @@ class Partition:
             # A full disk: what is there can be read, and the first record of the epoch will note it.
 
     def make_follower(self, state: LeaderAndIsrPartition) -> None:
-        """Follow ``state.leader`` (-1: nobody leads, keep the log and wait)."""
+        """Follow ``state.leader`` (-1: there is no leader; keep the log and wait)."""
         self._take(state)
         self.is_leader = False
         self.remotes = {}

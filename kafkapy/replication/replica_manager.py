@@ -1,8 +1,8 @@
-"""The partitions that this broker holds, and who waits for them.
+"""The partitions of this broker, and the requests that wait for a change of them.
 
-LeaderAndIsr and StopReplica change them (``become_leader_or_follower``, ``stop_replica``); Produce, Fetch and the
-coordinators use them. Appending is synchronous: when ``append`` returns, the batch is in the file. Whoever needs more
-than that (every in-sync replica, more bytes) waits in ``purgatory`` under the partition.
+LeaderAndIsr and StopReplica change the partitions (``become_leader_or_follower``, ``stop_replica``); Produce, Fetch and
+the coordinators use them. Appending is synchronous: when ``append`` returns, the batch is in the file. A request that
+needs more (replication, an fsync, more bytes to fetch) waits in ``purgatory`` under the partition.
 """
 
 import asyncio
@@ -40,11 +40,11 @@ class LogStore(Protocol):
     def get_or_create(
         self, partition: TopicPartition, config: LogConfig | None = None, /, *, is_new: bool = True
     ) -> Log:
-        """Return the partition's log, made if it is missing and can't be in a data directory that is offline."""
+        """Return the partition's log; it is created if it is missing and can't be in an offline data directory."""
         ...
 
     def delete(self, partition: TopicPartition, /) -> object:
-        """Put the partition's log out of the way and remove it later."""
+        """Rename the partition's folder, and remove it later."""
         ...
 
 
@@ -68,21 +68,21 @@ class Following(Protocol):
         ...
 
     def stop(self, topic_partition: TopicPartition, /) -> None:
-        """Copy the partition no more."""
+        """Stop copying the partition."""
         ...
 
     def made_durable(self, topic_partition: TopicPartition, /) -> None:
-        """The disk has taken what it was owed of the partition, or refused it."""
+        """Handle the end of an fsync of the partition's owed appends, whether it succeeded or failed."""
         ...
 
 
 class IsrWriter(Protocol):
-    """Has the in-sync replicas of partitions that this broker leads written to the metadata store."""
+    """Writes the in-sync replicas of partitions that this broker leads to the metadata store, by the controller."""
 
     def propose(self, partition: Partition, proposal: LeaderIsr, /) -> None:
-        """Write ``proposal``, which ``Partition.propose_isr`` returned, then call ``ReplicaManager.isr_written``.
+        """Write ``proposal``, which ``Partition.propose_isr`` returned, and report the result to ``ReplicaManager``.
 
-        The writer tries until the proposal is written or refused, or the partition has another state.
+        The write is repeated until the proposal is written or refused, or the partition has another state.
         """
         ...
 
@@ -99,8 +99,11 @@ class LeadershipListener(Protocol):
         ...
 
 
-class Awaited(NamedTuple):
-    """An append, everything below ``next_offset``, that all in-sync replicas must have, or with acks=1 the disk."""
+class PendingAck(NamedTuple):
+    """An append that is not acknowledged yet, with all records below ``next_offset``.
+
+    It waits until the in-sync replicas (acks=-1) have them, or this broker's disk (acks=1, if the append is owed).
+    """
 
     topic_partition: TopicPartition
     next_offset: int
@@ -136,26 +139,26 @@ class ReplicaManager:
         self._isr_writer: IsrWriter | None = None
         self._listeners: list[LeadershipListener] = []
 
-    # what the controller says
+    # changes by the controller
 
     def add_leadership_listener(self, listener: LeadershipListener) -> None:
-        """Tell ``listener`` of every change of leadership from now on."""
+        """Call ``listener`` after every change of leadership from now on."""
         self._listeners.append(listener)
 
     def follow_by(self, make_following: Callable[[], Following]) -> None:
-        """Set what copies the partitions that other brokers lead; it is made when this broker follows the first one."""
+        """Set the maker of the object that copies partitions from their leaders; it is called at the first one."""
         self._make_following = make_following
 
     def change_isr_by(self, make_isr_writer: Callable[[], IsrWriter]) -> None:
-        """Set what writes changes of in-sync replicas; it is made when the first change is due."""
+        """Set the maker of the object that writes in-sync replicas; it is called at the first change."""
         self._make_isr_writer = make_isr_writer
 
     def become_leader_or_follower(self, topic_partition: TopicPartition, state: LeaderAndIsrPartition) -> None:
-        """Apply one partition of a LeaderAndIsr request; a new replica's log is made.
+        """Apply one partition of a LeaderAndIsr request; a new replica's log is created.
 
         Raises ``StaleControllerEpochError`` for a leader epoch that is not newer (as 2.7 does; the controller ignores
         it), ``UnknownTopicOrPartitionError`` when this broker is none of the replicas, ``KafkaStorageError`` when its
-        data directory is, or may be, offline, or the log can't be made.
+        data directory is, or may be, offline, or the log can't be created.
         """
         self._check_online(topic_partition)
         partition = self.partitions.get(topic_partition)
@@ -171,7 +174,7 @@ class ReplicaManager:
                 topic_partition, log, broker_id=self.broker_id, clock=self._clock, lag_max_ms=self._lag_max_ms
             )
             self.partitions[topic_partition] = partition
-            log.durability.listener = partial(self._made_durable, partition)
+            log.durability.listener = partial(self._on_fsync_ended, partition)
         if self._following is not None:
             self._following.stop(topic_partition)
         if state.leader == self.broker_id:
@@ -208,12 +211,12 @@ class ReplicaManager:
             raise KafkaStorageError(f"{topic_partition} is in a data directory that is offline")
 
     def take_offline(self, partitions: Iterable[TopicPartition]) -> None:
-        """Their data directory has failed: who waits for them is answered, and nobody is served any more."""
+        """Stop serving partitions whose data directory failed; waiting requests get KAFKA_STORAGE_ERROR."""
         for topic_partition in partitions:
             self.offline.add(topic_partition)
-            self._let_go(topic_partition)
+            self._drop_partition(topic_partition)
 
-    def _let_go(self, topic_partition: TopicPartition) -> None:
+    def _drop_partition(self, topic_partition: TopicPartition) -> None:
         partition = self.partitions.pop(topic_partition, None)
         if partition is not None:
             partition.is_leader = False
@@ -224,10 +227,10 @@ class ReplicaManager:
             self.purgatory.check(topic_partition)
 
     def stop_replica(self, topic_partition: TopicPartition, leader_epoch: int, *, delete: bool) -> None:
-        """Let go of a replica, and of its data with ``delete``; one that is not here is no error.
+        """Stop a replica, and with ``delete`` remove its log; a replica that is not here is no error.
 
-        An epoch older than the partition's raises ``FencedLeaderEpochError``, one whose data directory is offline
-        ``KafkaStorageError``.
+        Raises ``FencedLeaderEpochError`` for an epoch older than the partition's, ``KafkaStorageError`` if its data
+        directory is offline.
         """
         self._check_online(topic_partition)
         partition = self.partitions.get(topic_partition)
@@ -235,12 +238,12 @@ class ReplicaManager:
             fenced = leader_epoch not in (NO_EPOCH, EPOCH_DURING_DELETE) and leader_epoch < partition.leader_epoch
             if fenced:
                 raise FencedLeaderEpochError(f"{topic_partition} is at leader epoch {partition.leader_epoch}")
-            self._let_go(topic_partition)
+            self._drop_partition(topic_partition)
         if delete:
             self._logs.delete(topic_partition)
 
-    def _made_durable(self, partition: Partition) -> None:
-        """The disk has taken, or refused, what somebody may be waiting for."""
+    def _on_fsync_ended(self, partition: Partition) -> None:
+        """After an fsync of owed appends, failed or not: advance the high watermark, check the waiting requests."""
         if partition.is_leader:
             partition.advance_high_watermark()
         elif self._following is not None:
@@ -250,7 +253,7 @@ class ReplicaManager:
     # followers of this leader
 
     def follower_fetched(self, partition: Partition, broker_id: int, fetch_offset: int, log_start_offset: int) -> None:
-        """A replica fetches, so it has all records before ``fetch_offset``: check the requests that wait for that.
+        """Note that a replica has all records below ``fetch_offset``, since it fetches there; check waiting requests.
 
         A follower that has caught up is proposed as in sync. Raises ``NotLeaderOrFollowerError`` for a broker that is
         no replica of the partition.
@@ -262,7 +265,7 @@ class ReplicaManager:
             self.purgatory.check(partition.topic_partition)
 
     def shrink_in_sync_sets(self) -> Steps[None]:
-        """Propose to take lagging followers out of the in-sync replicas; a step is some partitions.
+        """Propose ISRs without the followers that lag; called each ``replica.lag.time.max.ms`` / 2. A step is some partitions.
 
         A follower outside of them that had caught up stops counting for the high watermark when it lags for too long.
         """
@@ -285,7 +288,7 @@ class ReplicaManager:
         self._propose(partition, tuple(each for each in partition.isr.committed if each not in outside))
 
     def isr_written(self, partition: Partition, proposal: LeaderIsr, written: LeaderIsr) -> None:
-        """The store holds ``written``, as ``proposal`` asked for: it counts from now on."""
+        """Use the in-sync replicas of ``written``, which the store has in answer to ``proposal``."""
         if partition.isr_answered(proposal, written):
             logger.info(
                 "%s: the in-sync replicas are %s, version %d",
@@ -330,7 +333,7 @@ class ReplicaManager:
         required_acks: int = 1,
         from_client: bool = True,
     ) -> AppendResult:
-        """Append one batch as the leader and wake who waits for it. Raises what ``Partition.append`` raises."""
+        """Append one batch as the leader and check waiting requests. Raises what ``Partition.append`` raises."""
         return self.append_to(
             self.partition(topic_partition), records, required_acks=required_acks, from_client=from_client
         )
@@ -343,7 +346,7 @@ class ReplicaManager:
         required_acks: int = 1,
         from_client: bool = True,
     ) -> AppendResult:
-        """Do what ``append`` does, the partition being at hand."""
+        """As ``append``, for a partition that the caller has looked up."""
         result = partition.append(records, required_acks=required_acks, from_client=from_client)
         self.purgatory.check(partition.topic_partition)
         return result
@@ -355,10 +358,10 @@ class ReplicaManager:
         timeout_ms: int,
         required_acks: int = ALL_IN_SYNC,
     ) -> "AppendResult | asyncio.Future[AppendResult]":
-        """Append a broker's own batch (a coordinator's): the result, or a future where other replicas must have it.
+        """Append a coordinator's batch: the result if it is acknowledged at once, else a future of it.
 
-        With other ``required_acks`` than -1 it is enough that this broker has it, on the disk if it owes that. Raises
-        what ``append`` and ``Partition.is_acknowledged`` do; the future fails with the latter, or with
+        With other ``required_acks`` than -1 only this broker must have it, and on the disk if the append is owed.
+        Raises what ``append`` and ``Partition.is_acknowledged`` do; the future fails with the latter, or with
         ``RequestTimedOutError``.
         """
         partition = self.partitions.get(topic_partition) or self.partition(topic_partition)
@@ -366,7 +369,7 @@ class ReplicaManager:
         result = partition.append(records, required_acks=required_acks, from_client=False)
         self.purgatory.check(topic_partition)
         if not (partition.remotes or partition.log.durability.is_owing):
-            return result  # nobody follows, and nothing is owed to the disk: with the append it is acknowledged
+            return result  # no other replica and no fsync to wait for: the append is acknowledged at once
         next_offset = result.last_offset + 1
         if partition.is_acknowledged(next_offset, required_acks):
             return result
@@ -381,41 +384,41 @@ class ReplicaManager:
             else:
                 future.set_exception(error)
 
-        awaited = Awaited(topic_partition, next_offset, required_acks)
-        self.wait_for_acks([awaited], timeout_ms).add_done_callback(answer)
+        pending = PendingAck(topic_partition, next_offset, required_acks)
+        self.wait_for_acks([pending], timeout_ms).add_done_callback(answer)
         return future
 
-    def is_acknowledged(self, awaited: Awaited) -> bool:
-        """Tell, without waiting, whether the append is held as it must be already and nothing is amiss."""
-        return self._acknowledgement(awaited) is True
+    def is_acknowledged(self, pending: PendingAck) -> bool:
+        """True if the append is acknowledged now; False if it still waits, or failed."""
+        return self._acknowledgement(pending) is True
 
     def wait_for_acks(
-        self, appends: Sequence[Awaited], timeout_ms: int
+        self, appends: Sequence[PendingAck], timeout_ms: int
     ) -> "asyncio.Future[list[BrokerError | None]]":  # fmt: skip
-        """Wait until every append is held as it must be; the result has an error or None for each, in order."""
+        """Wait until every append is acknowledged or failed; the result has an error or None for each, in order."""
 
         def attempt(changed: TopicPartition | None) -> list[BrokerError | None] | None:
             answers: list[BrokerError | None] = []
-            for awaited in appends:
-                answer = self._acknowledgement(awaited)
+            for pending in appends:
+                answer = self._acknowledgement(pending)
                 if answer is False and changed is not None:
                     return None
                 if answer is False:
-                    answer = RequestTimedOutError("the in-sync replicas did not take the records in time")
+                    answer = RequestTimedOutError("the records were not replicated, or not fsynced, in time")
                 answers.append(answer if isinstance(answer, BrokerError) else None)
             return answers
 
-        # A request to many partitions lets others have their turn between its appends: all of these may be held by
-        # now, and nobody would come to say so.
+        # Other work runs between the appends of a request to many partitions, so all may be acknowledged already; then
+        # no later ``check`` would finish it.
         answers = attempt(appends[0].topic_partition)
         if answers is not None:
             future: asyncio.Future[list[BrokerError | None]] = asyncio.get_running_loop().create_future()
             future.set_result(answers)
             return future
-        return self.purgatory.wait([awaited.topic_partition for awaited in appends], attempt, timeout_ms)
+        return self.purgatory.wait([pending.topic_partition for pending in appends], attempt, timeout_ms)
 
-    def _acknowledgement(self, awaited: Awaited) -> BrokerError | bool:
+    def _acknowledgement(self, pending: PendingAck) -> BrokerError | bool:
         try:
-            return self.partition(awaited.topic_partition).is_acknowledged(awaited.next_offset, awaited.required_acks)
+            return self.partition(pending.topic_partition).is_acknowledged(pending.next_offset, pending.required_acks)
         except BrokerError as error:
             return error

@@ -40,7 +40,7 @@ from kafkapy.metadata.znodes import ForeignDataError
 from kafkapy.metrics import Metrics
 from kafkapy.network import dispatcher
 from kafkapy.network.budget import DEFAULT_LIMIT, FrameBudget
-from kafkapy.network.limits import Limits, Shared
+from kafkapy.network.limits import Limits, ListenerResources
 from kafkapy.network.listener import Listener, ListenError, bind
 from kafkapy.network.peer import BrokerChannel, LocalChannel
 from kafkapy.network.session import Session
@@ -64,7 +64,7 @@ from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.flusher import ThreadFlusher
 from kafkapy.storage.log.log import Storage
 from kafkapy.storage.log_directory import LogManager
-from kafkapy.storage.recovery.mending import default_processes, load_in_parallel
+from kafkapy.storage.recovery.parallel_recovery import default_processes, load_in_parallel
 from kafkapy.turns import at_once_or_in_turns
 from kafkapy.types import NO_BROKER_ID
 
@@ -268,7 +268,7 @@ class BrokerServer:
     def _replicate(
         self, node: MetadataNode, replicas: ReplicaManager, store: MetadataStore, requests: LocalRequests
     ) -> None:
-        """Let ``replicas`` follow other brokers and change in-sync replicas; both parts are made at their first use."""
+        """Set the makers of the fetchers and the ISR writer; ``replicas`` calls each when it is first needed."""
         replicas.follow_by(lambda: self._fetchers(node))
         replicas.change_isr_by(
             lambda: self._isr_writer(node, replicas, store, self._channel(requests, node.address_of))
@@ -428,7 +428,7 @@ class BrokerServer:
     def _bind(self, metrics: Metrics, response_budget: FrameBudget) -> None:
         config = self.config
         clock = self._hooks.connection_clock or self.clock
-        shared = Shared(Limits.of(config), self._frame_budget(), response_budget, metrics)
+        shared = ListenerResources(Limits.of(config), self._frame_budget(), response_budget, metrics)
         self._cleanup.callback(self._compute.close)  # after the listeners, whose last requests may need it
         for endpoint in config.listeners:
             listener = Listener(endpoint, bind(endpoint), clock, shared)

@@ -57,7 +57,7 @@ def alter_loggers(changes: Iterable[Change], *, validate_only: bool) -> None:
 def _check(change: Change) -> None:
     name, operation, value = change
     if operation not in (Operation.SET, Operation.DELETE):
-        raise InvalidAlterationError(f"The level of {name} is not a list: it can only be set or deleted")
+        raise InvalidAlterationError(f"The level of {name} supports neither APPEND nor SUBTRACT: use SET or DELETE")
     if name != ROOT and not isinstance(logging.root.manager.loggerDict.get(name), logging.Logger):
         raise InvalidAlterationError(f"There is no logger {name}")
     if operation == Operation.SET and value not in LEVELS:

@@ -65,7 +65,7 @@ class Services:
     """The APIs of each listener, by its name."""
     compute: "ComputeThread"
     memory: "FrameBudget"
-    """Limits the bytes of responses and decoded requests; the same object as ``Shared.response_budget``."""
+    """Limits the bytes of responses and decoded requests; the same object as ``ListenerResources.response_budget``."""
     large_requests: asyncio.Semaphore
     """Limits how many large requests of all listeners are decoded and handled at a time."""
 

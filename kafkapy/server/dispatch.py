@@ -24,7 +24,7 @@ from types import GeneratorType
 from typing import Any, Final, NamedTuple
 
 from kafkapy.delayed import Delayed, hurry
-from kafkapy.network.budget import Held
+from kafkapy.network.budget import RequestMemory
 from kafkapy.network.dispatcher import Waiting
 from kafkapy.network.errors import UnencodableResponseError, UnservedRequestError
 from kafkapy.network.session import Session
@@ -69,7 +69,7 @@ class Route(NamedTuple):
 
 
 @cache
-def route(api_key: int, version: int) -> Route:
+def route_of(api_key: int, version: int) -> Route:
     """Import the API's handler; the caller has checked that the version is served."""
     api = REGISTRY[ApiKey(api_key)]
     handler = import_module(f"kafkapy.server.handlers.{api.module}")
@@ -134,31 +134,33 @@ class Dispatcher:
         except (UnknownApi, UnsupportedRequestVersion) as error:
             return self._unserved(error.api_key, error.api_version, error.correlation_id, session)
         key, version = header.api_key, header.api_version
-        way = self._routes.get((key, version))
-        if way is None:
+        route = self._routes.get((key, version))
+        if route is None:
             if not self._apis.serves(key, version):
                 return self._unserved(key, version, header.correlation_id, session)
-            way = self._routes[key, version] = self._learn(key, version)
-        self._counts[way.name] += 1
+            route = self._routes[key, version] = self._make_route(key, version)
+        self._counts[route.name] += 1
         start = reader.position
         try:
-            request = way.read(reader, version)
+            request = route.read(reader, version)
         except LimitExceeded:
             if reader.budget >= 0:
                 raise
-            task = asyncio.get_running_loop().create_task(self._serve_large(way, header, (frame, start), session))
-            return Waiting(way, header, task)
-        response: Any = way.handle(RequestContext(self.services, header, session), request)  # or steps that lead to it
+            task = asyncio.get_running_loop().create_task(self._serve_large(route, header, (frame, start), session))
+            return Waiting(route, header, task)
+        response: Any = route.handle(
+            RequestContext(self.services, header, session), request
+        )  # or steps that lead to it
         if type(response) is GeneratorType:
             response = self._turns.run(response, self._other_slices)
         if type(response) is Encoded:
-            return [response.frame(header.correlation_id, flexible_header=way.flexible_response_header)]
+            return [response.frame(header.correlation_id, flexible_header=route.flexible_response_header)]
         if isinstance(response, Message):
             try:  # as ``_encoded`` does: the call took 2 % of a heartbeat
-                return encode(header, way.flexible_response_header, response, INLINE_STRUCTS)
+                return encode(header, route.flexible_response_header, response, INLINE_STRUCTS)
             except TooManyStructs:
-                return self._encode_beside(way, header, response)
-        return self._wait(way, header, response)
+                return self._encode_beside(route, header, response)
+        return self._wait(route, header, response)
 
     async def _other_slices(
         self, awaited: "asyncio.Future[object] | None", steps: Steps[Result]
@@ -186,28 +188,28 @@ class Dispatcher:
         return response
 
     def _wait(
-        self, way: Route, header: RequestHeader, result: Awaitable[Any] | None
+        self, route: Route, header: RequestHeader, result: Awaitable[Any] | None
     ) -> list[Part] | Waiting[Route] | None:
         """Answer a request whose handler returned an awaitable, or None for no answer."""
         if result is None:
             return None
         future: asyncio.Future[Any] = asyncio.ensure_future(result)
-        waiting = Waiting(way, header, future)
+        waiting = Waiting(route, header, future)
         return self.answer(waiting) if future.done() else waiting
 
-    def _encoded(self, way: Route, header: RequestHeader, response: Message) -> list[Part] | Waiting[Route]:
+    def _encoded(self, route: Route, header: RequestHeader, response: Message) -> list[Part] | Waiting[Route]:
         """Encode the response: on the loop if it is small."""
         try:
-            return encode(header, way.flexible_response_header, response, INLINE_STRUCTS)
+            return encode(header, route.flexible_response_header, response, INLINE_STRUCTS)
         except TooManyStructs:
-            return self._encode_beside(way, header, response)
+            return self._encode_beside(route, header, response)
 
-    def _encode_beside(self, way: Route, header: RequestHeader, response: Message) -> Waiting[Route]:
-        encoding = self._compute.run(lambda: encode(header, way.flexible_response_header, response))
-        return Waiting(way, header, encoding)
+    def _encode_beside(self, route: Route, header: RequestHeader, response: Message) -> Waiting[Route]:
+        encoding = self._compute.run(lambda: encode(header, route.flexible_response_header, response))
+        return Waiting(route, header, encoding)
 
     async def _serve_large(
-        self, way: Route, header: RequestHeader, located: tuple[memoryview, int], session: Session
+        self, route: Route, header: RequestHeader, located: tuple[memoryview, int], session: Session
     ) -> "Message | asyncio.Future[Any] | None":
         """Serve a request that decodes into more than ``INLINE_SLOTS`` values.
 
@@ -219,11 +221,11 @@ class Dispatcher:
         with ExitStack() as until_answered:
             async with self._large:
                 await self._budget.admission()
-                request = await self._compute.run(lambda: way.read(reader, header.api_version))
-                held = until_answered.enter_context(Held(self._budget))
+                request = await self._compute.run(lambda: route.read(reader, header.api_version))
+                held = until_answered.enter_context(RequestMemory(self._budget))
                 held.charge((DEFAULT_BUDGET - reader.budget) * SLOT_SIZE)
                 await turns().next_turn()
-                result = way.handle(RequestContext(self.services, header, session), request)
+                result = route.handle(RequestContext(self.services, header, session), request)
                 del request
                 if isinstance(result, Generator):
                     result = await in_turns(result)
@@ -234,26 +236,26 @@ class Dispatcher:
                 response.add_done_callback(lambda _: kept.close())
         return response
 
-    def _learn(self, key: int, version: int) -> Route:
-        """Return the route, whose handler is wrapped if there is an interceptor."""
-        way, interceptor = route(key, version), self._interceptor
+    def _make_route(self, key: int, version: int) -> Route:
+        """Make the route; its handler is wrapped if there is an interceptor."""
+        route, interceptor = route_of(key, version), self._interceptor
         if interceptor is None:
-            return way
-        handle = decoded_handler(way.handle, self._run)
-        return way._replace(handle=lambda context, request: interceptor.handle(context, request, handle))
+            return route
+        handle = decoded_handler(route.handle, self._run)
+        return route._replace(handle=lambda context, request: interceptor.handle(context, request, handle))
 
     def _unserved(self, key: int, version: int, correlation_id: int, session: Session) -> list[Part] | Waiting[Route]:
         if key != ApiKey.API_VERSIONS:
             raise UnservedRequestError(f"API key {key} version {version} is not served on this listener")
-        way = self._learn(ApiKey.API_VERSIONS, 0)
+        route = self._make_route(ApiKey.API_VERSIONS, 0)
         header = RequestHeader(key, version, correlation_id, None)
-        response = way.handle(RequestContext(self.services, header, session), None)
+        response = route.handle(RequestContext(self.services, header, session), None)
         header = header._replace(api_version=0)
         if isinstance(response, Message):
             return encode(header, False, response)
         assert response is not None, "ApiVersions always has an answer"
         assert not isinstance(response, Generator), "ApiVersions has no steps"
-        return Waiting(way, header, asyncio.ensure_future(response))
+        return Waiting(route, header, asyncio.ensure_future(response))
 
 
 class LocalRequests:
@@ -276,6 +278,6 @@ class LocalRequests:
         assert self._session is not None, "set together with the services"
         key: int = request.API_KEY  # type: ignore[attr-defined]  # requests have it, Message is the base of all
         header = RequestHeader(key, version, 0, "controller")
-        handle = decoded_handler(route(key, version).handle)
+        handle = decoded_handler(route_of(key, version).handle)
         response: Any = handle(RequestContext(self._services, header, self._session), request)
         return response  # type: ignore[no-any-return]  # a response or an awaitable of one, by the handlers' contract

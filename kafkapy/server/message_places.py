@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kafkapy.server.context import RequestContext
 
 
-class Named(NamedTuple):
+class NamedResource(NamedTuple):
     """The topic, partition and group that one error code of a response is for; None for those that it is not for."""
 
     topic: str | None
@@ -52,11 +52,11 @@ def groups_in(key: int, request: Any) -> list[str]:
         return [request.group_id]
     if key == ApiKey.FIND_COORDINATOR:
         return [request.key] if request.key_type == GROUP_KEY else []
-    found = _in_lists(request, PLACES[key], Named(None, None))
+    found = _in_lists(request, PLACES[key], NamedResource(None, None))
     return [named.group for named in found if named.group is not None]
 
 
-def named_in(context: "RequestContext", request: Any) -> list[Named]:
+def names_in(context: "RequestContext", request: Any) -> list[NamedResource]:
     """The names in a request, one item for each error code of its answer; empty if the answer has a single code.
 
     A fetch also names the partitions of its session, Metadata those of all requested topics.
@@ -66,18 +66,19 @@ def named_in(context: "RequestContext", request: Any) -> list[Named]:
         return []
     if key == ApiKey.METADATA:
         return list(_in_metadata(context, request))
-    found = list(_in_lists(request, PLACES.get(key, ()), Named(None, None)))
+    found = list(_in_lists(request, PLACES.get(key, ()), NamedResource(None, None)))
     if key == ApiKey.FETCH:
         session = context.services.fetch_sessions.get(request.session_id)
         if session is not None:
             gone = {TopicPartition(topic.topic, index) for topic in request.forgotten_topics_data
                     for index in topic.partitions}  # fmt: skip
             asked = set(found)
-            found += [Named(*each) for each in session.partitions if each not in gone and Named(*each) not in asked]
+            kept = (NamedResource(*each) for each in session.partitions if each not in gone)
+            found += [each for each in kept if each not in asked]
     return found
 
 
-def extended(named: Named, place: Place, item: Any) -> Named:
+def extended(named: NamedResource, place: Place, item: Any) -> NamedResource:
     """``named``, which comes from the lists around ``item``, with the item's own name added."""
     if place.role is Role.PARTITION:
         return named._replace(partition=place.name_of(item))
@@ -88,7 +89,7 @@ def extended(named: Named, place: Place, item: Any) -> Named:
     return named
 
 
-def _in_lists(container: Any, places: tuple[Place, ...], named: Named) -> Iterator[Named]:
+def _in_lists(container: Any, places: tuple[Place, ...], named: NamedResource) -> Iterator[NamedResource]:
     if not places:
         return
     for item in getattr(container, places[0].request) or ():
@@ -99,14 +100,14 @@ def _in_lists(container: Any, places: tuple[Place, ...], named: Named) -> Iterat
             yield from _in_lists(item, places[1:], inner)
 
 
-def _in_metadata(context: "RequestContext", request: Any) -> Iterator[Named]:
+def _in_metadata(context: "RequestContext", request: Any) -> Iterator[NamedResource]:
     image = context.services.metadata.image
     is_all = request.topics is None or (context.header.api_version == 0 and not request.topics)
     for name in image.topics if is_all else [topic.name for topic in request.topics]:
-        yield Named(name, None)
+        yield NamedResource(name, None)
         known = image.topics.get(name)
         for partition in () if known is None else known.partitions:
-            yield Named(name, partition)
+            yield NamedResource(name, partition)
 
 
-Select = Callable[[Named], bool]
+Select = Callable[[NamedResource], bool]

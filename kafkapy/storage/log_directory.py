@@ -71,8 +71,8 @@ class LogManager:
     def load(self, config_of: Callable[[str], LogConfig] | None = None) -> None:
         """Open every log, and recover those of a directory whose last stop was unclean.
 
-        ``config_of`` returns the configuration of a topic; ``mending`` does the same with worker processes. Raises
-        ``LogDirectoryError`` and ``KafkaStorageError`` with a message for the operator.
+        ``config_of`` returns the configuration of a topic; ``parallel_recovery`` does the same with worker processes.
+        Raises ``LogDirectoryError`` and ``KafkaStorageError`` with a message for the operator.
         """
         if not self.directories.are_locked:
             self.lock()
@@ -345,11 +345,11 @@ def load_found(
     logs: "LogManager",
     found: Sequence[Found],
     config_of: Callable[[str], LogConfig],
-    mended: Collection[TopicPartition] = (),
+    recovered: Collection[TopicPartition] = (),
 ) -> None:
-    """Open the partitions found, without reading those in ``mended`` again. See ``LogManager.load``."""
+    """Open the partitions found, without reading those in ``recovered`` again. See ``LogManager.load``."""
     for each in found:
-        _load_directory(logs, each, config_of, mended)
+        _load_directory(logs, each, config_of, recovered)
     logs.directories.check_one_works()
 
 
@@ -392,15 +392,15 @@ def _load_directory(
     logs: "LogManager",
     found: Found,
     config_of: Callable[[str], LogConfig],
-    mended: Collection[TopicPartition],
+    recovered: Collection[TopicPartition],
 ) -> None:
     directory = found.directory
     try:
         directory.remove_clean_marker()
         for partition in found.partitions:
             checkpointed = found.checkpointed(partition)
-            if partition in mended:
-                checkpointed = checkpointed._replace(mended=True)
+            if partition in recovered:
+                checkpointed = checkpointed._replace(recovered=True)
             logs.open(directory, partition, config_of(partition.topic), checkpointed)
         lower_all_checkpoints(logs)
     except OSError as error:

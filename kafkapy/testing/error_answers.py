@@ -20,7 +20,7 @@ from kafkapy.protocol.places import PLACES, Place, Role
 from kafkapy.protocol.writer import Writer
 from kafkapy.server.context import RequestContext
 from kafkapy.server.interception import Handle, Result
-from kafkapy.server.message_places import Named, Select, extended, named_in
+from kafkapy.server.message_places import NamedResource, Select, extended, names_in
 from kafkapy.testing.fault_rules import Rule
 from kafkapy.types import TopicPartition
 
@@ -28,7 +28,7 @@ SESSION_ERRORS: Final = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID
 """Errors of a whole fetch."""
 FIRST_FETCH_WITH_SESSIONS: Final = 7
 FIRST_OFFSET_FETCH_WITH_GROUP_ERROR: Final = 2
-_NOWHERE: Final = Named(None, None)
+_NOWHERE: Final = NamedResource(None, None)
 _FIELDS_WITH_ERROR: Final[dict[str, dict[str, Any]]] = {
     "PartitionProduceResponse": {"base_offset": -1},
     "PartitionData": {"high_watermark": -1, "aborted_transactions": None, "records": b""},
@@ -143,7 +143,7 @@ class ErrorAnswer:
             setattr(answer, place.error, code)
         return answer
 
-    def _take_out(self, container: Any, places: tuple[Place, ...], named: Named) -> list[Any]:
+    def _take_out(self, container: Any, places: tuple[Place, ...], named: NamedResource) -> list[Any]:
         """Remove the selected items from a request's list; return the answers for them. Null names no item."""
         place, *inner = places
         if getattr(container, place.request) is None:
@@ -178,7 +178,7 @@ class ErrorAnswer:
         _put_together(answers, self._take_out(rest, places, _NOWHERE), places)
         return response  # type: ignore[no-any-return]  # of the API's response class
 
-    def _replace(self, container: Any, places: tuple[Place, ...], named: Named) -> None:
+    def _replace(self, container: Any, places: tuple[Place, ...], named: NamedResource) -> None:
         """Replace a response's selected items by blank ones with the code."""
         place, *inner = places
         items = getattr(container, place.response)
@@ -195,19 +195,19 @@ class ErrorAnswer:
 
     def _replace_metadata(self, response: Any) -> None:
         for topic in response.topics:
-            if self._select(Named(topic.name, None)):
+            if self._select(NamedResource(topic.name, None)):
                 topic.error_code, topic.partitions = self._code, []
             for partition in topic.partitions:
-                if self._select(Named(topic.name, partition.partition_index)):
+                if self._select(NamedResource(topic.name, partition.partition_index)):
                     partition.error_code, partition.leader_id = self._code, -1
 
     def _complete_fetch(self, response: Any) -> None:
         """Add selected partitions that an incremental response leaves out, and have the next response carry them."""
-        answered = {Named(topic.topic, each.partition_index) for topic in response.responses
+        answered = {NamedResource(topic.topic, each.partition_index) for topic in response.responses
                     for each in topic.partitions}  # fmt: skip
         topics, partitions = PLACES[self._key]
         session = self._context.services.fetch_sessions.get(response.session_id)
-        for named in named_in(self._context, self._request):
+        for named in names_in(self._context, self._request):
             if not self._select(named) or response.error_code:
                 continue
             if named not in answered:
@@ -227,7 +227,7 @@ def refusing(rule: Rule, handle: Handle) -> Handle:
     return lambda context, request: ErrorAnswer(context, request, rule).instead(handle)
 
 
-def has_place(context: RequestContext, request: Any, rule: Rule, names: list[Named]) -> bool:
+def has_place(context: RequestContext, request: Any, rule: Rule, names: list[NamedResource]) -> bool:
     """Whether the answer to a request that names ``names`` has a place for the rule's error."""
     if request is None or rule.error is None:
         return False  # ApiVersions in an unknown version has its error

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypedDict
 
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages import APIS
-from kafkapy.server.message_places import Named, groups_in
+from kafkapy.server.message_places import NamedResource, groups_in
 from kafkapy.testing.expired_members import Target
 from kafkapy.testing.gate import Waits
 
@@ -134,7 +134,7 @@ class Rule:
             return True
         return self.nth is not None and self.matched >= max(self.nth)
 
-    def selects(self, named: Named) -> bool:
+    def selects(self, named: NamedResource) -> bool:
         """Whether the rule sets the error code that is for ``named``."""
         if self.topic is not None and named.topic != self.topic:
             return False
@@ -142,7 +142,7 @@ class Rule:
             return False
         return self.partition is None or named.partition == self.partition
 
-    def is_about(self, context: "RequestContext", request: Any, names: list[Named]) -> bool:
+    def is_about(self, context: "RequestContext", request: Any, names: list[NamedResource]) -> bool:
         """Whether the rule counts the request; ``names`` are the request's names."""
         header = context.header
         if self.api is not None and header.api_key != self.api:

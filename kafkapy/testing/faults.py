@@ -18,7 +18,7 @@ from kafkapy.network.errors import RefusedError
 from kafkapy.protocol.message import Message
 from kafkapy.server.context import RequestContext, Services
 from kafkapy.server.interception import Handle, Result
-from kafkapy.server.message_places import named_in
+from kafkapy.server.message_places import names_in
 from kafkapy.testing import fault_checks
 from kafkapy.testing.error_answers import ErrorAnswer, has_place, refusing, release_bodies, result_of
 from kafkapy.testing.expired_members import Target, UnknownMemberError, expire, may_have_joined, targeted
@@ -189,7 +189,7 @@ class Faults:
 
     def _matching(self, context: RequestContext, request: Any) -> list[Rule]:
         """The rules that apply to the request; a later rule does not refuse what an earlier one refuses."""
-        names = named_in(context, request)
+        names = names_in(context, request)
         left, is_refused = names, False
         met = []
         for rule in self.rules:

@@ -15,7 +15,7 @@ TEST_DEFAULTS: Final[Mapping[str, str]] = {
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
 }
-"""Groups settle at once, and the first group or transaction makes one partition instead of fifty."""
+"""The first rebalance starts at once, and the first group or transaction creates one partition instead of fifty."""
 
 _CLUSTER_KEY: Final = "zookeeper.connect"
 _OWN: Final = {"log.dirs": "data=", "log.dir": "data=", "port": "port=", "host.name": "port=", "listeners": "port="}
@@ -25,8 +25,8 @@ def config_for_test(settings: Mapping[str, object], *, data: str, port: int) -> 
     """The configuration of a broker on the loopback ``port`` that keeps its logs in ``data``.
 
     Values may be of any type that Kafka's documentation names for the key: ``True`` is written ``true``, a list with
-    commas. Raises ``BrokerStartError`` for a key that does not exist or has an argument of its own, and for a value
-    that its key does not allow.
+    commas. Raises ``BrokerStartError`` for an unknown key, a key that is a parameter of ``Broker``, or an invalid
+    value.
     """
     properties = {**TEST_DEFAULTS, "listeners": f"PLAINTEXT://127.0.0.1:{port}", "log.dirs": data}
     for name, value in texts(settings).items():

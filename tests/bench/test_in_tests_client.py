@@ -24,7 +24,7 @@ def test_it_starts_brokers_and_keeps_the_last(kind: str) -> None:
     assert not list(Path(tempfile.gettempdir()).glob(f"kafkapy-{process.pid}-*"))
 
 
-def test_what_is_missing_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_command_is_named_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(in_tests.shutil, "which", lambda _: None)
     with pytest.raises(LoadError, match=r"^kfake wants the go command$"):
         in_tests.built_kfake()

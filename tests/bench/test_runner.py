@@ -55,7 +55,7 @@ def test_the_other_brokers_go_on(error: Exception, said: str) -> None:
     assert runs.failures == {"bad": said}
 
 
-def test_who_takes_part_in_some_loads_alone_comes_after_the_brokers() -> None:
+def test_peers_of_a_load_are_measured_after_the_brokers() -> None:
     load = InTests(1, 1)
     assert [name for _, name in turns(load, ["kafkapy", "kafka-2.7.2"], 1)][1:] == [*load.peers, "kafkapy"]
     assert peers_of(Transactions(1, 1)) == (MOCK,)

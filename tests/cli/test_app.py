@@ -144,4 +144,4 @@ def test_the_options_reach_the_metadata_commands(run: Run, tmp_path: Path, way: 
     words = ["--data", f"{tmp_path}/none", "--file", "f", "--overwrite", "--dry-run", "--json"]
     refused = run("metadata", way, *words)
     assert refused.code == 1
-    assert refused.err == f"kafkapy: there is no data directory {tmp_path}/none: give it with --data\n"
+    assert refused.err == f"kafkapy: data directory {tmp_path}/none does not exist: give another one with --data\n"

@@ -12,6 +12,10 @@ from tests.cli.conftest import Run
 
 
 def test_describe_shows_settings_or_all_keys(run: Run) -> None:
+    run("topics", "create", "c-plain")
+    shown = run("configs", "describe", "topic", "c-plain").out
+    assert shown == "topic c-plain: no keys are set; --all shows the defaults too\n"
+    assert run("configs", "describe", "brokers").out == "brokers: no keys are set\n"
     run("topics", "create", "c-one", "-c", "segment.ms=7")
     assert json.loads(run("configs", "describe", "topic", "c-one", "--json").out) == [
         {"key": "segment.ms", "value": "7", "source": "topic", "read_only": False}
@@ -45,7 +49,7 @@ def test_alter_brokers(run: Run) -> None:
         (["describe", "broker"], "which broker? give its id"),
         (["describe", "brokers", "0"], "'brokers' means all brokers: it takes no name"),
         (["describe", "broker", "7"], "broker 7 is not in the cluster"),
-        (["describe", "topic", "c-none"], "topic c-none: "),
+        (["describe", "topic", "c-none"], "topic c-none does not exist (UNKNOWN_TOPIC_OR_PARTITION)"),
         (["alter", "topic", "c-none"], "nothing to alter: give key=value or --delete key"),
         (["alter", "broker", "0", "num.partitions=3"], "Only a restart changes these"),
         (["alter", "broker", "0", "=3"], "'=3' is no setting"),

@@ -29,7 +29,7 @@ def test_reset_describe_list_delete(run: Run) -> None:
     assert {"group": "g-one", "state": "Empty", "protocol": "-"} in json.loads(run("groups", "list", "--json").out)
     assert run("groups", "delete", "g-one", stdin=b"n\n").code == 1
     assert run("groups", "delete", "g-one", "--yes").out == "deleted: g-one\n"
-    assert run("groups", "describe", "g-one").err == "kafkapy: there is no group g-one\n"
+    assert run("groups", "describe", "g-one").err == "kafkapy: group g-one does not exist\n"
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_dry_run_commits_nothing(run: Run) -> None:
         (["-t", "g-topic:x", "--to", "latest"], "'g-topic:x' is no topic and partition"),
         (["-t", "g-exists:9", "--to", "latest"], "topic g-exists has no partition 9"),
         (["-t", "g-exists", "--to", "soon"], "'soon' is neither earliest, latest, an offset nor a time"),
-        (["-t", "g-none", "--to", "latest"], "UNKNOWN_TOPIC_OR_PARTITION"),
+        (["-t", "g-none", "--to", "latest"], "topic g-none does not exist (UNKNOWN_TOPIC_OR_PARTITION)"),
     ],
 )
 def test_refusals_are_one_line(run: Run, words: list[str], message: str) -> None:

@@ -111,7 +111,7 @@ def test_records_that_can_not_be_read(run: Run, tmp_path: Path, monkeypatch: pyt
         (["{}/missing"], "missing: No such file or directory"),
         ([f"{{}}/{9:020d}.log"], "No such file"),
         (["{}"], "holds no segments: give a partition's folder"),
-        (["{}/odd", "--decoder", "x"], "there is no decoder 'x'"),
+        (["{}/odd", "--decoder", "x"], "decoder 'x' does not exist: choose one of"),
         ([f"{{}}/{0:020d}.snapshot"], "no producer snapshot"),
     ],
 )

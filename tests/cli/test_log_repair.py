@@ -35,7 +35,7 @@ def test_a_dry_run_shows_the_repair_and_changes_no_file(run: Run, data: Path) ->
     shown = run("log", "repair", f"{data}", "--dry-run")
     assert shown.code == 0
     assert f"from {size} to {size - 4} bytes" in shown.out
-    assert "1 of them logs that would be cut" in shown.out
+    assert "would change 18 files; logs to cut: 1" in shown.out
     assert _size(data) == size
     listed = json.loads(run("log", "repair", f"{data}", "--dry-run", "--json").out)
     assert [each["path"] for each in listed["actions"] if each["kind"] == "cut"] == [
@@ -51,7 +51,7 @@ def test_a_cut_needs_a_confirmation(run: Run, data: Path) -> None:
     assert _size(data) == size
     done = run("log", "repair", f"{data}", stdin=b"y\n")
     assert done.code == 0
-    assert "1 of them logs that were cut" in done.out
+    assert "changed 18 files; logs cut: 1" in done.out
     assert _size(data) == size - 4
     again = run("log", "repair", f"{data}", "--whole", "--json")
     assert [each for each in json.loads(again.out)["actions"] if each["kind"] == "cut"] == []
@@ -122,7 +122,7 @@ def test_a_directory_with_partitions_alone_is_a_data_directory(run: Run, data: P
 
 def test_invalid_arguments_are_reported_in_one_line(run: Run, data: Path, tmp_path: Path) -> None:
     nowhere = run("log", "repair", f"{tmp_path}/nowhere")
-    assert nowhere.err == f"kafkapy: there is no data directory {tmp_path}/nowhere\n"
+    assert nowhere.err == f"kafkapy: data directory {tmp_path}/nowhere does not exist\n"
     held = Files().lock(f"{data}/.lock")
     locked = run("log", "repair", f"{data}")
     assert (locked.code, "is in use" in locked.err) == (1, True)

@@ -16,10 +16,10 @@ def data(tmp_path: Path) -> Path:
     return Path(shutil.copytree(GOLDEN, tmp_path / "data"))
 
 
-def test_nothing_wrong(run: Run, data: Path) -> None:
+def test_undamaged_files_have_no_findings(run: Run, data: Path) -> None:
     shown = run("log", "verify", f"{data}")
     assert (shown.code, shown.err) == (0, "")
-    assert "39972 bytes of batches checked: 0 errors, 0 warnings" in shown.out
+    assert "39,972 bytes of batches checked: 0 errors, 0 warnings" in shown.out
     assert run("log", "verify", f"{data}/rf3-0", f"{data}/seg-0/").code == 0
     found = json.loads(run("log", "verify", f"{data}/seg-0/00000000000000000183.log", "--json").out)
     assert found == {"bytes": 3020, "findings": [], "errors": 0, "warnings": 0} or found["bytes"] > 0
@@ -35,7 +35,10 @@ def test_errors(run: Run, data: Path) -> None:
         assert shown.code == 1
         (error,) = [each for each in json.loads(shown.out)["findings"] if each["severity"] == "error"]
         assert (error["position"], error["offset"], error["message"]) == (691, 30, "the batch's CRC is wrong")
-    assert "the batch's CRC is wrong" in run("log", "verify", f"{data}/rf3-0").out
+    table = run("log", "verify", f"{data}/rf3-0").out
+    assert table.startswith("problems")
+    assert "the batch's CRC is wrong" in table
+    assert "checked: 1 error, 0 warnings" in table
 
 
 def test_problems_that_a_start_repairs_are_warnings(run: Run, data: Path) -> None:
@@ -56,7 +59,7 @@ def test_the_bytes_read_for_one_file_are_counted(run: Run, data: Path) -> None:
 def test_other_files_than_a_partitions_are_refused(run: Run, data: Path, name: str) -> None:
     refused = run("log", "verify", f"{data}/{name}")
     assert refused.code == 1
-    assert refused.err.endswith("is no file of a partition: give the data directory to check its checkpoints\n")
+    assert refused.err.endswith("is not a file of a partition's log: to check a checkpoint, give the data directory\n")
 
 
 def test_a_file_by_its_bare_name_and_one_that_is_missing(run: Run, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:

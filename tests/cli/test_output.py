@@ -22,8 +22,14 @@ def test_rows_as_table_and_json(capsys: pytest.CaptureFixture[str]) -> None:
 def test_no_rows_are_shown_as_none(capsys: pytest.CaptureFixture[str]) -> None:
     output.show([], as_json=False, title="things")
     output.show([], as_json=False)
+    output.show([], as_json=False, title="things", if_empty="no things are set")
     output.show([], as_json=True)
-    assert capsys.readouterr().out == "things: none\nnone\n[]\n"
+    assert capsys.readouterr().out == "things: none\nnone\nthings: no things are set\n[]\n"
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 records"), (1, "1 record"), (2000, "2,000 records")])
+def test_a_noun_agrees_with_its_number(count: int, text: str) -> None:
+    assert output.counted(count, "record") == text
 
 
 def test_false_is_shown_as_no(capsys: pytest.CaptureFixture[str]) -> None:

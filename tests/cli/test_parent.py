@@ -11,7 +11,7 @@ import pytest
 from kafkapy.cli import parent
 
 
-def scenario(watch: Callable[[parent.Gone], Callable[[], None]], end: Callable[[], object]) -> None:
+def scenario(watch: Callable[[parent.OnParentEnd], Callable[[], None]], end: Callable[[], object]) -> None:
     """``watch`` calls back after ``end`` was called, and not before."""
 
     async def run() -> None:

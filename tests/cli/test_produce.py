@@ -23,6 +23,10 @@ def test_a_record_for_each_line(run: Run, codec: str, acks: str) -> None:
     assert _values(run, topic) == [(None, "one"), (None, ""), (None, "two"), (None, "last")]
 
 
+def test_one_record_is_named_in_the_singular(run: Run) -> None:
+    assert run("produce", "p-single", stdin=b"a\n").out == "produced 1 record to p-single\n"
+
+
 def test_keys_choose_the_partition_and_an_empty_value_is_a_tombstone(run: Run) -> None:
     run("topics", "create", "p-keys", "-p", "3")
     produced = run("produce", "p-keys", "-k", ":", "--json", stdin=b"a:1\nb:2:3\na:\n")

@@ -19,7 +19,7 @@ def test_settings_win_over_options_and_these_over_the_file(tmp_path: Path) -> No
     assert config["group.initial.rebalance.delay.ms"] == 3000
 
 
-def test_without_a_file_groups_do_not_wait() -> None:
+def test_the_initial_rebalance_delay_is_0_without_a_config_file() -> None:
     config = build_config(file=None, data=None, port=None, settings=[])
     assert config["group.initial.rebalance.delay.ms"] == 0
     again = build_config(file=None, data=None, port=None, settings=["group.initial.rebalance.delay.ms=5"])

@@ -17,7 +17,7 @@ import pytest
 
 from kafkapy.cli import start
 from kafkapy.cli.settings import UsageError
-from kafkapy.cli.start_hooks import Extras
+from kafkapy.cli.start_hooks import StartHooks
 from kafkapy.cli.start_options import parse
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.protocol.messages.list_groups import ListGroupsRequest
@@ -189,8 +189,8 @@ def test_start_with_a_trace_and_a_control_port_in_this_process(
 
 
 def test_without_options_there_are_no_hooks(tmp_path: Path) -> None:
-    extras = Extras()
-    extras.open(parse(["--data", str(tmp_path)]))
-    assert (extras.hooks.interceptor, extras.hooks.trace, extras.control) == (None, None, None)
+    start_hooks = StartHooks()
+    start_hooks.open(parse(["--data", str(tmp_path)]))
+    assert (start_hooks.hooks.interceptor, start_hooks.hooks.trace, start_hooks.control) == (None, None, None)
     with pytest.raises(UsageError, match="a trace can't be filtered"):
-        extras.open(parse(["--trace", "x"]))
+        start_hooks.open(parse(["--trace", "x"]))

@@ -24,7 +24,7 @@ def test_without_transactions_the_list_is_empty(run: Run, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(ClusterClient, "topic", topic)
     assert run("transactions", "list").out == "transactional ids: none\n"
-    assert run("transactions", "describe", "x").err == "kafkapy: there is no transactional id x\n"
+    assert run("transactions", "describe", "x").err == "kafkapy: transactional id x does not exist\n"
 
 
 def test_list_describe_abort(run: Run, bootstrap: str) -> None:
@@ -51,8 +51,8 @@ def test_list_describe_abort(run: Run, bootstrap: str) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["describe", "nobody"], "there is no transactional id nobody"),
-        (["abort", "nobody", "--yes"], "there is no transactional id nobody"),
+        (["describe", "nobody"], "transactional id nobody does not exist"),
+        (["abort", "nobody", "--yes"], "transactional id nobody does not exist"),
         (["list", "--state", "Busy"], "'Busy' is no state of a transaction"),
     ],
 )

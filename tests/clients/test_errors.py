@@ -13,6 +13,9 @@ def test_zero_is_no_error() -> None:
     ("code", "message", "what", "text"),
     [
         (36, "Topic 'a' already exists.", "topic a", "topic a: Topic 'a' already exists. (TOPIC_ALREADY_EXISTS)"),
+        (3, None, "topic a", "topic a does not exist (UNKNOWN_TOPIC_OR_PARTITION)"),
+        (3, "This server does not host it.", "topic a", "topic a does not exist (UNKNOWN_TOPIC_OR_PARTITION)"),
+        (69, None, "group g", "group g does not exist (GROUP_ID_NOT_FOUND)"),
         (40, None, "", "Invalid config. (INVALID_CONFIG)"),
         (9999, None, "topic a", "topic a: error 9999"),
         (9999, "odd", "", "odd (error 9999)"),

@@ -36,7 +36,7 @@ def test_commit_and_fetch_and_delete(client: ClusterClient) -> None:
     groups.delete_group(client, "readers")
     assert groups.committed(client, "readers") == {}
     assert groups.describe_group(client, "readers").group_state == "Dead"
-    with pytest.raises(RequestFailedError, match=r"group readers: .*GROUP_ID_NOT_FOUND"):
+    with pytest.raises(RequestFailedError, match=r"group readers does not exist \(GROUP_ID_NOT_FOUND\)"):
         groups.delete_group(client, "readers")
 
 

@@ -32,7 +32,7 @@ def nothing_is_remembered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
         ("java-2.7.2", "Java"),
     ],
 )
-def test_what_is_not_on_the_path_is_named(
+def test_a_command_that_is_not_on_the_path_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, client: str, command: str
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))

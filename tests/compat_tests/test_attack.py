@@ -108,9 +108,7 @@ class TestFilled:
         Shape(ApiKey.CREATE_PARTITIONS, 2, ("CreatePartitionsTopic", "assignments")),
         Shape(ApiKey.CREATE_TOPICS, 0, ("CreatableTopic", "assignments")),
     ])  # fmt: skip
-    def test_what_stands_beside_copied_elements_agrees_with_them(
-        self, monkeypatch: pytest.MonkeyPatch, shape: Shape
-    ) -> None:
+    def test_counts_beside_copied_elements_agree_with_them(self, monkeypatch: pytest.MonkeyPatch, shape: Shape) -> None:
         monkeypatch.setattr(filled, "BLOCK", 10)
         request, _ = decoded(Filler(COUNTS).frame(shape, Kind(REPEATED), 3000)[0])
         (named,) = request.topics  # type: ignore[attr-defined]
@@ -178,7 +176,7 @@ class TestLatencies:
         assert str(counted) == "p50 750.1, p99 1000.0, max 1000 ms"
         assert Latencies(0.25).percentile(0.99) == 0.0
 
-    def test_what_still_waits_counts(self) -> None:
+    def test_a_request_that_still_waits_counts(self) -> None:
         assert corrected([], 0.003, waiting_s=0.002) == [0.002]
         assert percentile([], 0.99) == 0.0
 
@@ -266,7 +264,7 @@ class TestFuzz:
         assert sum(each.frames for each in others) > 50 * len(others)
         assert sum(len(each.data) for each in others) < 1000 * sum(each.frames for each in others)
 
-    def test_what_a_frame_does_to_its_connection(self) -> None:
+    def test_the_judge_predicts_whether_a_connection_survives_a_frame(self) -> None:
         judge = Judge(SERVED)
         usual = Filler(COUNTS).frame(METADATA, Kind(KNOWN), 300)[0][4:]
         frame = judge.judge(usual)

@@ -166,7 +166,7 @@ def test_reasons_are_told_once_with_how_often() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("phase", "target"), [("call", "kafka-2.7.2"), ("set-up", "-")])
-def test_what_takes_its_process_with_it_has_failed(tmp_path: Path, phase: str, target: str) -> None:
+def test_a_test_that_ends_its_process_has_failed(tmp_path: Path, phase: str, target: str) -> None:
     end = "import os; os._exit(1)"
     suite = f"""
 import pytest

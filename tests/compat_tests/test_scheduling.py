@@ -74,7 +74,7 @@ def test_each_process_keeps_to_its_target(tmp_path: Path) -> None:
     assert sorted(map(set, targets), key=str) == [{"k-1-x]"}, {"k-2-x]"}]
 
 
-def test_what_takes_no_target_comes_first(tmp_path: Path) -> None:
+def test_tests_without_a_target_come_first(tmp_path: Path) -> None:
     nodes = [Node()]
     found = scheduler(tmp_path, nodes)
     found.schedule()
@@ -91,7 +91,7 @@ def test_a_file_that_shares_is_one_unit_of_each_target(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("done", range(len(ALL)))
 @pytest.mark.parametrize("number", [0, 1])
-def test_what_a_dead_process_had_left_is_done_by_others(tmp_path: Path, done: int, number: int) -> None:
+def test_other_processes_run_the_remaining_tests_of_a_dead_one(tmp_path: Path, done: int, number: int) -> None:
     nodes = [Node(), Node()]
     found = scheduler(tmp_path, nodes)
     found.schedule()

@@ -55,7 +55,7 @@ def test_waits(broker):
         ("127.0.0.1:", "unknown target"),
     ],
 )
-def test_what_is_no_target_is_told_on_one_line(target: str, said: str) -> None:
+def test_an_invalid_target_is_refused_in_one_line(target: str, said: str) -> None:
     with pytest.raises(TargetError) as error:
         check(target)
     assert said in str(error.value)

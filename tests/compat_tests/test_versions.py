@@ -18,7 +18,7 @@ def test_a_client_that_is_named_by_its_version_has_no_other() -> None:
     assert version_of("java-2.7.2") == ""
 
 
-def test_what_is_not_here_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_client_has_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(versions, "PYTHON", ("no-such-package",))
     monkeypatch.setattr("shutil.which", lambda _: None)
     assert version_of("no-such-package") == version_of("kcat") == ""

@@ -120,7 +120,7 @@ def test_a_leader_fails_and_returns() -> None:
     run(scenario)
 
 
-def test_the_controller_fails() -> None:
+def test_the_next_controller_elects_leaders_for_the_failed_brokers_partitions() -> None:
     """Trace T7: the next controller writes leader -1 first, then elects; only the controller epoch is new."""
 
     async def scenario(started: Cluster) -> None:

@@ -68,7 +68,9 @@ def clusters(draw: st.DrawFn) -> dict[int, str | None]:
 
 
 @given(clusters(), st.data(), st.integers(1, 60), st.integers())
-def test_the_laws(racks: dict[int, str | None], data: st.DataObject, partitions: int, seed: int) -> None:
+def test_replicas_are_distinct_and_spread_over_brokers_and_racks(
+    racks: dict[int, str | None], data: st.DataObject, partitions: int, seed: int
+) -> None:
     factor = data.draw(st.integers(1, len(racks)))
     placed = dict(assign_replicas(racks, Placement(partitions, factor), Random(seed)))
     assert sorted(placed) == list(range(partitions))

@@ -61,7 +61,7 @@ def test_replicas_move_as_the_table_says(
     assert caplog.messages == ([] if may else [refusal])
 
 
-def test_the_last_transition_forgets_the_state() -> None:
+def test_a_nonexistent_partition_is_removed_from_the_partition_states() -> None:
     context = _context()
     for partition in (FIRST, SECOND):
         assert context.move_partition(partition, PartitionState.NEW)

@@ -69,7 +69,9 @@ def partitions(draw: st.DrawFn) -> tuple[list[int], list[int]]:
 
 
 @given(partitions(), SETS, SETS, st.booleans())
-def test_the_laws(partition: tuple[list[int], list[int]], live: set[int], stopping: set[int], unclean: bool) -> None:
+def test_every_election_keeps_the_rules_of_leader_and_isr(
+    partition: tuple[list[int], list[int]], live: set[int], stopping: set[int], unclean: bool
+) -> None:
     replicas, isr = partition
     clean = [
         elect_offline(replicas, isr, live, unclean=False),

@@ -47,7 +47,7 @@ def test_a_leader_has_its_in_sync_replicas_changed_and_all_brokers_hear_of_it() 
     run(scenario, ("rf3",))
 
 
-def test_what_is_so_already_succeeds_whatever_version_the_leader_knows() -> None:
+def test_an_unchanged_state_is_accepted_at_any_version() -> None:
     """The answer to an earlier request may have been lost."""
 
     async def scenario(started: Cluster) -> None:
@@ -58,7 +58,7 @@ def test_what_is_so_already_succeeds_whatever_version_the_leader_knows() -> None
     run(scenario, ("rf3",))
 
 
-def test_what_the_controller_refuses() -> None:
+def test_the_controller_refuses_invalid_proposals() -> None:
     async def scenario(started: Cluster) -> None:
         async def refusal(partition: TopicPartition = RF3, **fields: object) -> type:
             return type(await alter(started, AS_CREATED._replace(**fields), partition))  # type: ignore[arg-type]

@@ -55,7 +55,7 @@ def test_existing_and_pending_replicas_count() -> None:
 
 
 def _growing(limit: ReplicaLimit, *partitions: int) -> None:
-    """Requests that ended without waiting have written that ``a`` gets so many partitions, one after the other."""
+    """Grow topic ``a`` to each of ``partitions``, each time with a request of time-out 0."""
     have = 0
     for total in partitions:
         with limit.admissions() as admissions:

@@ -113,7 +113,7 @@ class StoreContract:
 
         self.run(scenario)
 
-    def test_what_is_missing(self) -> None:
+    def test_operations_on_a_missing_node_raise(self) -> None:
         async def scenario(open_session: OpenSession) -> None:
             store = await open_session()
             for attempt in (

@@ -292,7 +292,7 @@ def test_calls_wait_while_the_disk_refuses_and_nothing_is_lost_or_doubled(
     messages = [record.getMessage() for record in caplog.records if "metadata" in record.getMessage()]
     assert len(messages) == 2
     assert "could not be written" in messages[0]
-    assert messages[1] == "The metadata store goes on: its disk takes changes again"
+    assert messages[1] == "The metadata store continues: its disk accepts changes again"
 
 
 def test_a_start_does_not_wait_for_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

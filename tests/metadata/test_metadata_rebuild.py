@@ -78,7 +78,7 @@ def test_a_damaged_checkpoint_is_replaced_by_the_batches(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("identity", [None, MetaProperties(None, "x"), MetaProperties(1, None)])
-def test_nothing_is_rebuilt_without_meta_properties(tmp_path: Path, identity: MetaProperties | None) -> None:
+def test_a_rebuild_needs_meta_properties(tmp_path: Path, identity: MetaProperties | None) -> None:
     with pytest.raises(MetadataError, match=f"no meta.properties in {tmp_path} says whose"):
         _rebuilt(tmp_path, identity=identity)
 

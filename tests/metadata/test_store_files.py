@@ -167,7 +167,7 @@ def test_damage_in_both_files_is_logged(killed: Path, caplog: pytest.LogCaptureF
     journal = (killed / JOURNAL).read_bytes()
     (killed / JOURNAL).write_bytes(journal[:-3] + b"xyz")
     assert _load(killed) == (9, {ID[0]: ID, TOPIC[0]: TOPIC, "/gone": ("/gone", b"", 3, 3, 0, 10, 0)})
-    assert "later changes of the metadata are lost" in caplog.text
+    assert "metadata changes after number 9 are lost" in caplog.text
     caplog.clear()
     assert _load(killed).zxid == 9
     assert caplog.records == []

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from kafkapy.network.budget import CHECK_MS, MOST_CHECKS, STALLED_CHECKS, FrameBudget, Held
+from kafkapy.network.budget import CHECK_MS, MOST_CHECKS, STALLED_CHECKS, FrameBudget, RequestMemory
 from kafkapy.testing.clock import ManualClock
 
 
@@ -191,7 +191,7 @@ def test_held_requests_end_their_waiting_while_others_need_memory() -> None:
         clock, budget, (reader, _) = peers(2)
         asked: list[str] = []
         budget.relieve = lambda: asked.append("relieve")
-        with Held(budget) as silent, Held(budget, lambda: asked.append("end")) as waiting:
+        with RequestMemory(budget) as silent, RequestMemory(budget, lambda: asked.append("end")) as waiting:
             silent.charge(60)
             waiting.charge(30)
             waiting.charge(10)
@@ -199,7 +199,7 @@ def test_held_requests_end_their_waiting_while_others_need_memory() -> None:
             assert (budget.available, asked) == (0, [])
             assert reader.take(50)
             budget.release(reader)
-            with Held(budget) as late:
+            with RequestMemory(budget) as late:
                 admission = asyncio.ensure_future(late.admission())
                 await asyncio.sleep(0)
                 for seconds in range(1, 3 * MOST_CHECKS):

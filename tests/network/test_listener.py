@@ -12,7 +12,7 @@ import pytest
 
 from kafkapy.config.listeners import EndPoint
 from kafkapy.network import listener
-from kafkapy.network.limits import Limits, Shared
+from kafkapy.network.limits import Limits, ListenerResources
 from kafkapy.network.listener import OWN_ADDRESS, Listener, ListenError, bind
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -53,7 +53,7 @@ def test_clients_that_connect_before_the_start_are_served_after_it(tmp_path: Pat
             first = broker.listeners[0]
             early = bind(endpoint("127.0.0.1", 0))
             limits = Limits.of(broker.config)
-            shared = Shared(limits, first.budget, first.response_budget, broker.services.metrics)
+            shared = ListenerResources(limits, first.budget, first.response_budget, broker.services.metrics)
             late = Listener(endpoint("127.0.0.1", 0), early, broker.clock, shared)
             late.listen()
             reader, writer = await asyncio.open_connection(*late.address)

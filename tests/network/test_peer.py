@@ -136,3 +136,4 @@ def test_unexpected_answers_and_failures_do_not_stop_a_queue(caplog: pytest.LogC
     with caplog.at_level("WARNING"):
         asyncio.run(main())
     assert all(text in caplog.text for text in ("cut short", "a fault", "makes no sense"))
+    assert caplog.messages.count("A request to broker 1, or its response, failed; the queue continues") == 2

@@ -52,7 +52,7 @@ def test_negative_sizes(tmp_path: Path) -> None:
         assert read(limits._replace(max_bytes=-1), FetchWish(0, 100)) == [(-1, 0)]
 
 
-def test_what_does_not_exist_is_answered_last(tmp_path: Path) -> None:
+def test_unknown_partitions_come_last_in_the_response(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.partition()
     wishes = [(TopicPartition("nowhere", 0), FetchWish(0, 10)), (TP, FetchWish(0, 10))]
@@ -77,7 +77,7 @@ def test_when_a_fetch_waits(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_what_ends_the_waiting(tmp_path: Path) -> None:
+def test_a_waiting_fetch_ends_at_min_bytes_or_an_error(tmp_path: Path) -> None:
     async def scenario() -> None:
         node = Node(tmp_path)
         node.partition()
@@ -213,7 +213,7 @@ def test_the_last_stable_offset_is_the_end_for_read_committed(tmp_path: Path) ->
     asyncio.run(scenario())
 
 
-def test_what_counts_towards_min_bytes(tmp_path: Path) -> None:
+def test_the_partitions_limit_counts_towards_min_bytes(tmp_path: Path) -> None:
     """The partition's limit does, even of a batch that is larger; the limit of the response does not."""
 
     async def scenario() -> None:

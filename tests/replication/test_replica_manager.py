@@ -16,7 +16,7 @@ from kafkapy.metadata.errors import (
     UnknownTopicOrPartitionError,
 )
 from kafkapy.records.errors import CorruptRecordError
-from kafkapy.replication.replica_manager import Awaited
+from kafkapy.replication.replica_manager import PendingAck
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.storage.log.log import AppendResult
 from kafkapy.types import TopicPartition
@@ -47,7 +47,7 @@ def test_leadership_is_told(tmp_path: Path) -> None:
     assert node.logs.get(TP) is None
 
 
-def test_what_leader_and_isr_refuses(tmp_path: Path) -> None:
+def test_older_epochs_and_foreign_partitions_are_refused(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.partition(epoch=3)
     for epoch in (2, 3):
@@ -74,7 +74,7 @@ def test_waiting_for_acknowledgements(tmp_path: Path) -> None:
     async def scenario() -> None:
         node = Node(tmp_path)
         replicas, partition = node.replicas, node.partition(isr=(ME, 2), replicas=(ME, 2))
-        first = Awaited(TP, replicas.append(TP, batch(2)).last_offset + 1)
+        first = PendingAck(TP, replicas.append(TP, batch(2)).last_offset + 1)
         assert not replicas.is_acknowledged(first)
         future = replicas.wait_for_acks([first], 1000)
         partition.follower_fetched(2, 1, 0)
@@ -85,12 +85,12 @@ def test_waiting_for_acknowledgements(tmp_path: Path) -> None:
         assert future.result() == [None]
         assert replicas.is_acknowledged(first)
 
-        late = replicas.wait_for_acks([first, Awaited(TP, 9), Awaited(TopicPartition("gone", 0), 1)], 1000)
+        late = replicas.wait_for_acks([first, PendingAck(TP, 9), PendingAck(TopicPartition("gone", 0), 1)], 1000)
         node.clock.advance(1000)
         errors = late.result()
         assert [type(error) for error in errors] == [type(None), RequestTimedOutError, UnknownTopicOrPartitionError]
 
-        deposed = replicas.wait_for_acks([Awaited(TP, 9)], 1000)
+        deposed = replicas.wait_for_acks([PendingAck(TP, 9)], 1000)
         node.partition(leader=2, epoch=1, replicas=(ME, 2))
         (error,) = deposed.result()
         assert isinstance(error, NotLeaderOrFollowerError)
@@ -134,7 +134,7 @@ def test_a_failed_directory_takes_its_partitions_offline(tmp_path: Path) -> None
         node.replicas.add_leadership_listener(listener)
         node.partition(replicas=(ME, 2), isr=(ME, 2))
         result = node.replicas.append(TP, batch(), required_acks=-1)
-        waiting = node.replicas.wait_for_acks([Awaited(TP, result.last_offset + 1)], 1000)
+        waiting = node.replicas.wait_for_acks([PendingAck(TP, result.last_offset + 1)], 1000)
         node.replicas.take_offline([TP, TopicPartition("t", 1)])
         (answer,) = await waiting
         assert isinstance(answer, KafkaStorageError)
@@ -168,7 +168,7 @@ def test_a_log_that_can_not_be_made(
         assert node.partition().is_leader
 
 
-def test_what_was_acknowledged_before_somebody_waits_for_it_is_told_at_once(tmp_path: Path) -> None:
+def test_appends_that_are_acknowledged_already_are_not_waited_for(tmp_path: Path) -> None:
     """The disk may have taken the first partitions of a request while others had their turn between its appends."""
 
     async def scenario() -> None:
@@ -176,7 +176,7 @@ def test_what_was_acknowledged_before_somebody_waits_for_it_is_told_at_once(tmp_
         flusher = SlowFlusher()
         node.logs.storage.flusher = flusher
         node.partition()
-        awaited = Awaited(TP, node.replicas.append(TP, batch(2)).last_offset + 1)
+        awaited = PendingAck(TP, node.replicas.append(TP, batch(2)).last_offset + 1)
         assert not node.replicas.is_acknowledged(awaited)
         flusher.catch_up()
         assert node.replicas.wait_for_acks([awaited], 1000).result() == [None]
@@ -185,13 +185,28 @@ def test_what_was_acknowledged_before_somebody_waits_for_it_is_told_at_once(tmp_
     asyncio.run(scenario())
 
 
-def test_flush_ack_waits_for_the_disk_and_tells_a_new_leader_too(tmp_path: Path) -> None:
+def test_the_text_of_a_timeout_is_true_for_an_fsync_with_acks_1(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        node = Node(tmp_path, LogConfig(kafkapy_flush="ack"))
+        node.logs.storage.flusher = SlowFlusher()
+        node.partition()
+        pending = PendingAck(TP, node.replicas.append(TP, batch(2), required_acks=1).last_offset + 1, 1)
+        future = node.replicas.wait_for_acks([pending], 1000)
+        node.clock.advance(1000)
+        (error,) = future.result()
+        assert isinstance(error, RequestTimedOutError)
+        assert str(error) == "the records were not replicated, or not fsynced, in time"
+
+    asyncio.run(scenario())
+
+
+def test_flush_ack_delays_acknowledgements_and_the_high_watermark_of_a_new_leader(tmp_path: Path) -> None:
     async def scenario() -> None:
         node = Node(tmp_path, LogConfig(kafkapy_flush="ack"))
         flusher = SlowFlusher()
         node.logs.storage.flusher = flusher
         replicas, partition = node.replicas, node.partition()
-        awaited = Awaited(TP, replicas.append(TP, batch(2), required_acks=1).last_offset + 1, 1)
+        awaited = PendingAck(TP, replicas.append(TP, batch(2), required_acks=1).last_offset + 1, 1)
         assert (partition.log.high_watermark, replicas.is_acknowledged(awaited)) == (0, False)
         future = replicas.wait_for_acks([awaited], 1000)
         flusher.catch_up()

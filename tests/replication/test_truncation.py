@@ -46,7 +46,7 @@ def log(*of_record: int, high_watermark: int = 0) -> FakeLog:
         (log(0, 0), (3, 1), Truncation(1)),
     ],
 )
-def test_what_the_leaders_answer_means(own: FakeLog, answer: tuple[int, int], expected: Truncation) -> None:
+def test_the_leaders_answer_leads_to_a_truncation(own: FakeLog, answer: tuple[int, int], expected: Truncation) -> None:
     assert truncation_of(own, *answer) == expected
 
 
@@ -59,7 +59,7 @@ def histories(draw: st.DrawFn) -> tuple[list[int], list[int]]:
 
 
 @given(histories())
-def test_what_is_left_is_a_prefix_of_the_leaders_log(logs: tuple[list[int], list[int]]) -> None:
+def test_the_truncated_log_is_a_prefix_of_the_leaders_log(logs: tuple[list[int], list[int]]) -> None:
     follower, leader = logs
     for _ in range(len(follower) + 1):
         if not follower:

@@ -26,7 +26,7 @@ from kafkapy.records.batch import iterate_headers
 from kafkapy.records.record import Record, encode_batch, read_records
 from kafkapy.server.broker import NO_HOOKS, BrokerServer
 from kafkapy.server.context import RequestContext
-from kafkapy.server.dispatch import route
+from kafkapy.server.dispatch import route_of
 from kafkapy.server.interception import Hooks
 from kafkapy.turns import finish
 
@@ -187,7 +187,7 @@ def call(broker: BrokerServer, request: Any, version: int, *, client_id: str = "
     """A handler's answer, called as the dispatcher calls it."""
     header = RequestHeader(request.API_KEY, version, 1, client_id)
     session = next(iter(broker.listeners[0].connections)).session
-    handle = route(request.API_KEY, version).handle
+    handle = route_of(request.API_KEY, version).handle
     response = handle(RequestContext(broker.services, header, session), request)
     return result_of(response)
 

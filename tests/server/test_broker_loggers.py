@@ -66,9 +66,9 @@ def test_the_root_is_listed_and_a_deleted_level_is_that_of_the_logger_above() ->
         (Change(LOWER, SET, "info"), "info is not a level; the levels are TRACE, DEBUG"),
         (Change(LOWER, SET, None), "None is not a level"),
         (Change("root", DELETE, None), "root can't be deleted"),
-        (Change(LOWER, APPEND, "INFO"), "not a list"),
-        (Change(LOWER, SUBTRACT, "INFO"), "not a list"),
-        (Change(LOWER, 9, "INFO"), "not a list"),
+        (Change(LOWER, APPEND, "INFO"), "use SET or DELETE"),
+        (Change(LOWER, SUBTRACT, "INFO"), "use SET or DELETE"),
+        (Change(LOWER, 9, "INFO"), "use SET or DELETE"),
         (Change(UPPER, DELETE, None), "more than once"),
     ],
 )

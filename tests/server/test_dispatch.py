@@ -32,7 +32,7 @@ from kafkapy.protocol.messages.offset_commit import (
 )
 from kafkapy.protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
 from kafkapy.protocol.messages.update_metadata import UpdateMetadataRequest
-from kafkapy.server.dispatch import Dispatcher, LocalRequests, encode, route
+from kafkapy.server.dispatch import Dispatcher, LocalRequests, encode, route_of
 from kafkapy.server.handlers import CLIENT_APIS, REGISTRY, Api
 from kafkapy.types import TopicPartition
 from tests.server.harness import Client, frame, run, running_broker
@@ -41,7 +41,7 @@ from tests.server.harness import Client, frame, run, running_broker
 @pytest.mark.parametrize("api", REGISTRY.values(), ids=lambda api: api.module)
 def test_every_api_has_messages_and_a_handler_for_all_its_versions(api: Api) -> None:
     for version in range(api.min_version, api.max_version + 1):
-        found = route(api.key, version)
+        found = route_of(api.key, version)
         assert callable(found.handle)
         request, response = request_class(api.key), response_class(api.key)
         assert request.MIN_VERSION <= version <= request.MAX_VERSION  # type: ignore[attr-defined]  # requests have them

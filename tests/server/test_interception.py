@@ -3,7 +3,7 @@ from typing import Any
 
 from kafkapy.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from kafkapy.server.context import RequestContext, Services
-from kafkapy.server.dispatch import Dispatcher, route
+from kafkapy.server.dispatch import Dispatcher, route_of
 from kafkapy.server.handlers import CLIENT_APIS
 from kafkapy.server.interception import Handle, Hooks, Result
 from tests.server.harness import Client, run, running_broker
@@ -43,6 +43,6 @@ def test_an_interceptor_answers_itself_or_calls_the_handler(tmp_path: Path) -> N
 def test_without_hooks_the_handlers_are_called_as_they_are(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
-            assert Dispatcher(broker.services, CLIENT_APIS)._learn(0, 8) is route(0, 8)
+            assert Dispatcher(broker.services, CLIENT_APIS)._make_route(0, 8) is route_of(0, 8)
 
     run(scenario())

@@ -14,10 +14,10 @@ from kafkapy.protocol.places import PLACES
 from kafkapy.server.context import RequestContext
 from kafkapy.server.handlers import REGISTRY
 from kafkapy.server.message_places import (
-    Named,
+    NamedResource,
     groups_in,
-    named_in,
     names_groups,
+    names_in,
     names_partitions,
     names_topics,
 )
@@ -76,29 +76,29 @@ def test_named_in_lists_topics_partitions_and_groups(tmp_path: Path) -> None:
             client = await Client.connect(broker)
             await client.create_topic("a", 2)
 
-            def named(request: object, key: int, version: int = 4) -> set[Named]:
+            def named(request: object, key: int, version: int = 4) -> set[NamedResource]:
                 header = RequestHeader(key, version, 1, "me")
                 context = RequestContext(broker.services, header, Session.local("PLAINTEXT"))
-                return set(named_in(context, request))
+                return set(names_in(context, request))
 
             assert named(None, ApiKey.API_VERSIONS) == set()
             assert named(request_of(ApiKey.HEARTBEAT), ApiKey.HEARTBEAT) == set()
-            assert named(request_of(ApiKey.PRODUCE), ApiKey.PRODUCE) == {Named(TOPIC, 0)}
-            assert named(request_of(ApiKey.CREATE_TOPICS), ApiKey.CREATE_TOPICS) == {Named(TOPIC, None)}
-            assert named(request_of(ApiKey.DELETE_GROUPS), ApiKey.DELETE_GROUPS) == {Named(None, None, "group")}
-            everything = {Named("a", None), Named("a", 0), Named("a", 1)}
+            assert named(request_of(ApiKey.PRODUCE), ApiKey.PRODUCE) == {NamedResource(TOPIC, 0)}
+            assert named(request_of(ApiKey.CREATE_TOPICS), ApiKey.CREATE_TOPICS) == {NamedResource(TOPIC, None)}
+            assert named(request_of(ApiKey.DELETE_GROUPS), ApiKey.DELETE_GROUPS) == {NamedResource(None, None, "group")}
+            everything = {NamedResource("a", None), NamedResource("a", 0), NamedResource("a", 1)}
             assert named(MetadataRequest(None), ApiKey.METADATA) == everything
             assert named(MetadataRequest([]), ApiKey.METADATA, 0) == everything
             assert named(MetadataRequest([]), ApiKey.METADATA) == set()
             other = MetadataRequest([MetadataRequestTopic(name="new")])
-            assert named(other, ApiKey.METADATA) == {Named("new", None)}
+            assert named(other, ApiKey.METADATA) == {NamedResource("new", None)}
 
             wishes = [FetchTopic("a", partitions=[FetchPartition(at) for at in (0, 1)])]
             opened = await client.ask(FetchRequest(session_epoch=0, topics=wishes), 11)
             later = FetchRequest(session_id=opened.session_id, session_epoch=1, topics=[])
-            assert named(later, ApiKey.FETCH) == {Named("a", 0), Named("a", 1)}
+            assert named(later, ApiKey.FETCH) == {NamedResource("a", 0), NamedResource("a", 1)}
             later.forgotten_topics_data = [ForgottenTopic("a", partitions=[1])]
-            assert named(later, ApiKey.FETCH) == {Named("a", 0)}
+            assert named(later, ApiKey.FETCH) == {NamedResource("a", 0)}
             await client.close()
 
     run(scenario())

@@ -4,7 +4,7 @@ import logging
 import pytest
 
 from kafkapy.server.recovery_progress import RecoveryProgress
-from kafkapy.storage.recovery.mending import Progress
+from kafkapy.storage.recovery.parallel_recovery import Progress
 from kafkapy.testing.clock import ManualClock
 
 

@@ -23,7 +23,7 @@ def batch_filter(*contents: bytes, producers: dict[int, LastRecord] | None = Non
     for content in contents:
         header = read_header(content)
         offsets.put_records(records_body(header, memoryview(content)), header.record_count, header.base_offset, 0)
-        offsets.reached(header.last_offset)
+        offsets.note_read_up_to(header.last_offset)
     return BatchFilter(offsets, CleanedTransactions(), producers or {})
 
 

@@ -37,7 +37,7 @@ def test_records_and_single_keys_are_found_alike() -> None:
     assert not offsets.keeps(None, 11)
     assert offsets.keeps(None, 21)
     assert offsets.keeps(b"new", 5)
-    offsets.reached(30)
+    offsets.note_read_up_to(30)
     assert not offsets.keeps(None, 30)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from kafkapy.clock import SystemClock
-from kafkapy.storage.io.patience import NICE_S, Patience, Steps
-from kafkapy.storage.io.portable import ThreadTimes, never_idle
+from kafkapy.storage.io.patience import NICE_S, IdleRunner, Steps
+from kafkapy.storage.io.portable import ThreadTimes, sched_idle_unsupported
 
 MS = 1_000_000
 
@@ -32,8 +32,8 @@ class Machine(SystemClock):
         self.looks += 1
         return self.looks * self.ran_ns, self.looks * self.waited_ns
 
-    def patience(self) -> Patience:
-        return Patience(self.become_idle, self)
+    def runner(self) -> IdleRunner:
+        return IdleRunner(self.become_idle, self)
 
 
 def _steps(count: int, before_each: Callable[[int], object] = lambda _: None) -> Steps[list[bool]]:
@@ -48,15 +48,15 @@ def _steps(count: int, before_each: Callable[[int], object] = lambda _: None) ->
 
 def test_the_idle_thread_does_all_steps_while_it_gets_its_share() -> None:
     machine = Machine(ran_ns=60 * MS, waited_ns=120 * MS)
-    patience = machine.patience()
-    assert patience.finish(_steps(20)) == [False] * 20
-    assert patience.finish(_steps(1)) == [False]
+    runner = machine.runner()
+    assert runner.run(_steps(20)) == [False] * 20
+    assert runner.run(_steps(1)) == [False]
 
 
 def test_without_an_idle_thread_the_nice_one_does_all_steps() -> None:
-    patience = Patience(never_idle)
-    assert patience.finish(_steps(3)) == [True] * 3
-    assert patience.finish(_steps(1)) == [True]
+    runner = IdleRunner(sched_idle_unsupported)
+    assert runner.run(_steps(3)) == [True] * 3
+    assert runner.run(_steps(1)) == [True]
 
 
 def test_the_nice_thread_takes_over_when_the_idle_one_gets_no_processor() -> None:
@@ -66,14 +66,14 @@ def test_the_nice_thread_takes_over_when_the_idle_one_gets_no_processor() -> Non
     def pass_time(number: int) -> None:
         machine.now_s += times[number]
 
-    patience = machine.patience()
+    runner = machine.runner()
     # It takes three steps to fill a window. That in which the time is over is the other thread's still.
-    assert patience.finish(_steps(8, pass_time)) == [False] * 3 + [True] * 2 + [False] * 3
+    assert runner.run(_steps(8, pass_time)) == [False] * 3 + [True] * 2 + [False] * 3
     # The next work finds that the first has just starved again.
-    assert patience.finish(_steps(2)) == [True] * 2
+    assert runner.run(_steps(2)) == [True] * 2
 
 
-@pytest.mark.parametrize("become_idle", [Machine().become_idle, never_idle], ids=["idle", "nice"])
+@pytest.mark.parametrize("become_idle", [Machine().become_idle, sched_idle_unsupported], ids=["idle", "nice"])
 def test_an_exception_of_a_step_is_raised_and_the_next_work_is_done(
     become_idle: Callable[[], ThreadTimes | None],
 ) -> None:
@@ -81,7 +81,7 @@ def test_an_exception_of_a_step_is_raised_and_the_next_work_is_done(
         if number == 2:
             raise OSError(28, "refused")
 
-    patience = Patience(become_idle)
+    runner = IdleRunner(become_idle)
     with pytest.raises(OSError, match="refused"):
-        patience.finish(_steps(5, refuse))
-    assert len(patience.finish(_steps(2))) == 2
+        runner.run(_steps(5, refuse))
+    assert len(runner.run(_steps(2))) == 2

@@ -59,11 +59,11 @@ def test_a_file_is_copied_where_no_link_can_be_made(tmp_path: Path, monkeypatch:
     assert [(tmp_path / name).read_bytes() for name in ("link", "copy")] == [b"x", b"x"]
 
 
-def test_a_process_without_niceness_stays_as_it_is() -> None:
-    assert portable.stay_as_it_is(10) == 0
+def test_the_substitute_of_os_nice_returns_0() -> None:
+    assert portable.nice_unsupported(10) == 0
 
 
-@pytest.mark.parametrize("drop", [portable.drop_cached_as_posix_has_it, portable.keep_cached])
+@pytest.mark.parametrize("drop", [portable.fadvise_dontneed, portable.fadvise_unsupported])
 def test_bytes_dropped_from_the_cache_are_read_again(drop: Callable[[int, int, int], None], tmp_path: Path) -> None:
     with (tmp_path / "f").open("w+b") as file:
         file.write(b"0123456789")
@@ -72,7 +72,7 @@ def test_bytes_dropped_from_the_cache_are_read_again(drop: Callable[[int, int, i
         file.seek(0)
         assert file.read() == b"0123456789"
     reader, writer = os.pipe()
-    drop(reader, 0, 10)  # which takes no advice
+    drop(reader, 0, 10)  # posix_fadvise fails on a pipe: the error is ignored
     os.close(reader)
     os.close(writer)
 
@@ -84,9 +84,9 @@ for name in ("pread", "pwrite", "nice", "O_DIRECTORY", "O_CLOEXEC", "sched_setsc
 from kafkapy.storage.io import portable
 assert portable.read_at is portable.seek_and_read
 assert portable.write_at is portable.seek_and_write
-assert portable.be_nice is portable.stay_as_it_is
-assert portable.drop_cached is portable.keep_cached
-assert portable.become_idle is portable.never_idle
+assert portable.be_nice is portable.nice_unsupported
+assert portable.drop_cached is portable.fadvise_unsupported
+assert portable.become_idle is portable.sched_idle_unsupported
 assert not portable.SYNCS_DIRECTORIES
 assert portable.OPEN_FLAGS == 0
 """
@@ -135,7 +135,7 @@ class Linux:
 
 def test_a_thread_becomes_idle_and_measures_its_times(monkeypatch: pytest.MonkeyPatch) -> None:
     linux = Linux(monkeypatch, b"12345 678 9\n")
-    times = portable.idle_as_linux_has_it()
+    times = portable.sched_idle_linux()
     assert times is not None
     assert times() == (12345, 678)
     assert linux.policies == [5]
@@ -149,7 +149,7 @@ def test_a_thread_that_can_not_be_measured_does_not_become_idle(
     statistics: bytes, forbids: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     linux = Linux(monkeypatch, statistics, forbids=forbids)
-    assert portable.idle_as_linux_has_it() is None
+    assert portable.sched_idle_linux() is None
     assert linux.policies == []
     assert not linux.is_open()
 
@@ -159,5 +159,5 @@ def test_a_thread_does_not_become_idle_without_statistics(monkeypatch: pytest.Mo
         raise FileNotFoundError
 
     monkeypatch.setattr(os, "open", missing)
-    assert portable.idle_as_linux_has_it() is None
-    assert portable.never_idle() is None
+    assert portable.sched_idle_linux() is None
+    assert portable.sched_idle_unsupported() is None

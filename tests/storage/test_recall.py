@@ -18,15 +18,17 @@ def _known(log: Log, producer_id: int = 7) -> list[tuple[int, int]]:
     return [(each.first_sequence, each.first_offset) for each in log.producer_state.producers[producer_id].batches]
 
 
-@pytest.mark.parametrize("mended", [False, True])
-def test_the_last_five_batches_are_known_as_duplicates_after_a_start(tmp_path: Path, mended: bool) -> None:
+@pytest.mark.parametrize("recovered", [False, True])
+def test_the_last_five_batches_are_known_as_duplicates_after_a_start(tmp_path: Path, recovered: bool) -> None:
     log = open_log(tmp_path, ONE_EACH)
     for sequence in range(0, 14, 2):
         log.append_as_leader(produced(sequence, 2), 0)
     log.flush()
     assert len(log.segments) == 7
     log.release()
-    again = open_log(tmp_path, ONE_EACH, Checkpointed(clean=False, recovery_point=log.recovery_point, mended=mended))
+    again = open_log(
+        tmp_path, ONE_EACH, Checkpointed(clean=False, recovery_point=log.recovery_point, recovered=recovered)
+    )
     for sequence in range(4, 14, 2):
         result = again.append_as_leader(produced(sequence, 2), 0)
         assert (result.duplicate, result.first_offset) == (True, sequence)
@@ -88,7 +90,7 @@ def test_within_one_segment_below_the_snapshot(tmp_path: Path) -> None:
     log.flush()
     assert _known(log) == [(3, 3), (4, 4)]  # after a clean stop the others are not looked up yet
     log.release()
-    again = open_log(tmp_path, checkpointed=Checkpointed(clean=False, recovery_point=5, mended=True))
+    again = open_log(tmp_path, checkpointed=Checkpointed(clean=False, recovery_point=5, recovered=True))
     assert _known(again) == [(sequence, sequence) for sequence in range(5)]
 
 

@@ -1,4 +1,4 @@
-"""A cluster of one."""
+"""The cluster in a test, which has exactly one broker."""
 
 import pytest
 

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from kafkapy.protocol.errors import ErrorCode
-from kafkapy.server.message_places import Named
+from kafkapy.server.message_places import NamedResource
 from kafkapy.testing.expired_members import Target
 from kafkapy.testing.fault_rules import FaultAction, Match, Rule
 
@@ -59,14 +59,14 @@ def test_the_same_seed_selects_the_same_requests() -> None:
 
 def test_a_rule_selects_the_names_that_it_has() -> None:
     rule = _rule(topic="a", partition=1)
-    assert rule.selects(Named("a", 1))
-    assert not rule.selects(Named("a", 2))
-    assert not rule.selects(Named("b", 1))
-    assert _rule().selects(Named(None, None))
+    assert rule.selects(NamedResource("a", 1))
+    assert not rule.selects(NamedResource("a", 2))
+    assert not rule.selects(NamedResource("b", 1))
+    assert _rule().selects(NamedResource(None, None))
     of_group = _rule(group="g")
-    assert of_group.selects(Named(None, None, "g"))
-    assert not of_group.selects(Named(None, None, "h"))
-    assert of_group.selects(Named("a", 1)), "the request is about one group, and it was its"
+    assert of_group.selects(NamedResource(None, None, "g"))
+    assert not of_group.selects(NamedResource(None, None, "h"))
+    assert of_group.selects(NamedResource("a", 1)), "the request is about one group, and it was its"
 
 
 def test_a_rule_describes_itself() -> None:

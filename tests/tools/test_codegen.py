@@ -99,7 +99,7 @@ def test_snake_case(name: str, expected: str) -> None:
     assert names.snake_case(name) == expected
 
 
-def test_an_unknown_record_has_no_module() -> None:
+def test_the_module_name_of_an_unknown_data_message_raises() -> None:
     with pytest.raises(KeyError):
         names.module_name(message("SomethingElse", Versions(0, 0), kind="data", api_key=None))
 

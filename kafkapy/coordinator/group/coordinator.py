@@ -28,7 +28,7 @@ from kafkapy.coordinator.group.offset_requests import OffsetRequests
 from kafkapy.coordinator.group.offsets import FetchedOffset
 from kafkapy.coordinator.group.rebalance import Rebalancer
 from kafkapy.coordinator.group.records import group_record
-from kafkapy.coordinator.group.removal import Removal
+from kafkapy.coordinator.group.removal import OffsetRemover
 from kafkapy.coordinator.group.runtime import GroupRuntime
 from kafkapy.coordinator.group.settings import GroupSettings
 from kafkapy.coordinator.runtime import Background, Config, LeadershipSource, Metadata
@@ -68,7 +68,7 @@ class GroupCoordinator:
         self._metadata = metadata
         self._rebalancer = Rebalancer(self.settings, clock, self._store_group, background)
         self._runtime = GroupRuntime(self.settings, clock, replica_manager, metadata, self._rebalancer, background)
-        self._removal = Removal(self._runtime, self._rebalancer, clock)
+        self._remover = OffsetRemover(self._runtime, self._rebalancer, clock)
         self._offsets = OffsetRequests(self._runtime, self._rebalancer)
         self.commit_offsets: Final = self._offsets.commit
         """OffsetCommit: an error code for each partition. An attribute: a method would cost each commit a call."""
@@ -86,13 +86,13 @@ class GroupCoordinator:
         self._runtime.shutdown()
 
     def _expire(self) -> Steps[None]:
-        return self._removal.expire(self.settings.offsets_retention_ms)
+        return self._remover.expire(self.settings.offsets_retention_ms)
 
     def _metadata_changed(self, _image: Any, deleted: Iterable[TopicPartition]) -> None:
         """Remove the offsets of deleted partitions."""
         partitions = set(deleted)
         if partitions:
-            self._run(self._removal.topics_deleted(partitions))
+            self._run(self._remover.topics_deleted(partitions))
 
     def partition_for(self, group_id: str) -> int:
         """The partition of ``__consumer_offsets`` that keeps the group."""
@@ -232,7 +232,7 @@ class GroupCoordinator:
     def delete_group(self, group_id: str) -> Steps[int]:
         """DeleteGroups of one group: the error code."""
         shard = self._runtime.find(group_id)
-        return shard if isinstance(shard, int) else (yield from self._removal.delete_group(shard, group_id))
+        return shard if isinstance(shard, int) else (yield from self._remover.delete_group(shard, group_id))
 
     def delete_offsets(
         self, group_id: str, partitions: list[TopicPartition]
@@ -241,4 +241,4 @@ class GroupCoordinator:
         shard = self._runtime.find_named(group_id)
         if isinstance(shard, int):
             return shard, {}
-        return (yield from self._removal.delete_offsets(shard, group_id, partitions))
+        return (yield from self._remover.delete_offsets(shard, group_id, partitions))

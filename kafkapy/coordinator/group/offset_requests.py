@@ -28,9 +28,9 @@ _LOG_ERRORS: Final[Mapping[int, int]] = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
 }
-"""The log's error → the error for the client, which must find the coordinator again, wait, or send less.
+"""The error code of a failed append → the error code in the response; other error codes stay as they are.
 
-Other errors stay as they are."""
+The client then looks up the coordinator, retries, or sends a smaller request."""
 
 
 def log_error(error_code: int) -> int:
@@ -88,7 +88,7 @@ NOTHING_FETCHED: Final = FetchedOffset()
 
 
 def _codes(call: CommitCall, refused: AbstractSet[TopicPartition], error_code: int) -> dict[TopicPartition, int]:
-    """The error code of each partition: the ``refused`` ones have too long metadata, the others got the log's error."""
+    """OFFSET_METADATA_TOO_LARGE for the partitions in ``refused``; ``log_error`` of ``error_code`` for the others."""
     codes = dict.fromkeys(call.offsets, log_error(error_code))
     if refused:
         codes.update(dict.fromkeys(refused, ErrorCode.OFFSET_METADATA_TOO_LARGE))

@@ -21,15 +21,19 @@ Order of events, from the first member to a stable group
        to the log as the group's record (``store_group``).
     4. When the record is acknowledged (``offsets.commit.required.acks``), its replay (``GroupShard``) settles the
        assignment and moves the group to Stable; then ``membership.propagate`` answers the waiting SyncGroup requests.
-    5. A Heartbeat moves the deadline of its member's session. A member that joins, leaves, or whose session ends
-       (``remove_member``) starts again at 1; the others learn it from REBALANCE_IN_PROGRESS.
+    5. A Heartbeat moves the deadline of its member's session. When a member joins, leaves, or its session ends
+       (``remove_member``), the order starts again at 1; requests of the others get REBALANCE_IN_PROGRESS.
 
 The last member leaves, or its session ends
 
     ``GroupCoordinator.leave`` → ``membership.leave`` → ``Rebalancer.remove_member`` → ``prepare`` (Stable and
-    CompletingRebalance; in PreparingRebalance ``try_complete_join``) → ``complete_join``, at once since no member is
-    missing → ``Group.start_next_generation``: Empty, a generation more → ``store_group`` without members. The offsets
-    stay; ``Removal.expire`` deletes them, and then the group, after ``offsets.retention.minutes``.
+    CompletingRebalance; in PreparingRebalance ``try_complete_join``) → ``complete_join`` →
+    ``Group.start_next_generation``: Empty, a generation more → ``store_group`` without members. The offsets stay;
+    ``OffsetRemover.expire`` deletes them, and then the group, after ``offsets.retention.minutes``.
+
+    ``complete_join`` is called in the same request, since no member is missing, with two exceptions: in the initial
+    delay of PreparingRebalance it waits until the delay is over; while a member id is pending (``add_pending``) it is
+    called by a timer, in Stable and CompletingRebalance one of 0 ms, since no member has a rebalance time-out.
 
 A crash of the broker, or a change of the partition's leader
 

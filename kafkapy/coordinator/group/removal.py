@@ -58,7 +58,7 @@ OFFSETS_IN_A_BATCH: Final = 128
 """Tombstones in one batch."""
 
 
-class Removal:
+class OffsetRemover:
     """Removes offsets of groups, and groups without members and offsets."""
 
     def __init__(self, runtime: GroupRuntime, rebalancer: Rebalancer, clock: Clock) -> None:

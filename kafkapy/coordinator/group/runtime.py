@@ -48,14 +48,17 @@ class GroupRuntime(Runtime[GroupShard]):
         return self.find(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
 
     def find_group(self, group_id: str) -> Group | int:
-        """The group of a member's request, or an error code: it has a name, exists, and is served here."""
+        """The group of a member's request.
+
+        An error code if the group id is empty, the group is unknown, or this broker does not coordinate it.
+        """
         shard = self.find_named(group_id)
         if isinstance(shard, int):
             return shard
         return shard.groups.get(group_id) or ErrorCode.UNKNOWN_MEMBER_ID
 
     def groups(self) -> Iterator[list[tuple[GroupShard, Group]]]:
-        """All groups that are served, in pieces; a piece leaves out the groups that were deleted before its turn."""
+        """All groups that are served, in pieces; groups that were deleted meanwhile are left out."""
         for shard in self.loaded_shards():
             for piece in pieces(list(shard.groups.values())):
                 if self.is_current(shard):
@@ -84,7 +87,7 @@ class GroupRuntime(Runtime[GroupShard]):
     def append_locally(self, shard: GroupShard, records: list[Record]) -> int:
         """Append and replay without waiting for other replicas; returns 0 or the log's error.
 
-        For tombstones only: the next check of the retention writes a tombstone again that is lost with this broker.
+        For tombstones only: if this broker fails and a tombstone is lost, the next retention check writes it again.
         """
         try:
             result = self._log.append(
@@ -124,7 +127,7 @@ class GroupRuntime(Runtime[GroupShard]):
         producer: Producer,
         prepared: ValidatedBatch | None = None,
     ) -> int | Answer[int]:
-        """Append and replay the commits of a group: 0 or the log's error, or an answer if other replicas are awaited.
+        """Append and replay the commits of a group: 0 or the log's error, or an answer if it waits for other replicas.
 
         ``prepared`` is the batch that ``prepare_commit`` has made of the same offsets.
         """
@@ -169,7 +172,7 @@ class GroupRuntime(Runtime[GroupShard]):
         return (yield from commits_in_steps(group_id, offsets, self._clock.now_ms(), producer))
 
     def end_transaction(self, partition: int, producer_id: int, *, is_commit: bool) -> None:
-        """A marker was written to the partition: the offsets of the producer's transaction become visible, or not."""
+        """End a producer's transaction after its marker was written: its offsets become visible, or are dropped."""
         shard = self.shards.get(partition)
         if shard is not None and shard.is_read:  # else the marker is read with the rest of the log
             shard.end_transaction(producer_id, is_commit=is_commit)
@@ -181,11 +184,11 @@ class GroupRuntime(Runtime[GroupShard]):
         return GroupShard(topic_partition, leader_epoch, self._clock.now_ms, self.budget)
 
     def finish_loading(self, shard: GroupShard) -> Steps[None]:
-        """Start the sessions of the members, then serve."""
+        """Start the sessions of the members, then serve the shard's groups."""
         yield from shard.finish_loading(self._rebalancer.loaded)
 
     def shard_unloaded(self, shard: GroupShard) -> None:
-        """End the groups of this broker: their members look for the new coordinator."""
+        """Kill the shard's groups: waiting requests get NOT_COORDINATOR, and clients look up the new coordinator."""
         self._background.run(self._kill_groups(shard))
 
     def _kill_groups(self, shard: GroupShard) -> Steps[None]:

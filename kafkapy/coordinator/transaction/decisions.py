@@ -1,4 +1,4 @@
-"""The decisions of the transaction coordinator: a request of a producer, or time, leads to a transition or an error.
+"""Decides which transition or error code follows from a producer's request or a time-out.
 
 Only ``fence`` changes a transaction: it raises the epoch at once. ``TransactionRuntime.append`` writes a transition to
 the log, and its replay changes the transaction.
@@ -55,9 +55,9 @@ def initialize(
 
 
 def _is_expected(transaction: Transaction, expected: ProducerIdAndEpoch) -> bool:
-    """Whether the producer that the request expects may be the present one, judged by its id.
+    """Whether the request names no producer, the current producer id, or the previous one at its last epoch.
 
-    A producer whose id was replaced because its epochs were used up may not have received the new id.
+    A client whose producer id was replaced because its epochs were used up may not have received the new id.
     """
     data = transaction.data
     if (
@@ -102,7 +102,7 @@ def _transition(
 
 
 def producer_error(transaction: Transaction, producer: ProducerIdAndEpoch) -> int:
-    """An error code if the producer is not the present one, or a transition is pending; else 0."""
+    """An error code if the producer is not the current one, or a transition is pending; else 0."""
     if producer.producer_id != transaction.data.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if producer.epoch != transaction.producer_epoch:
@@ -130,7 +130,7 @@ def add_partitions(transaction: Transaction, call: AddCall, now_ms: int) -> Tran
     )
 
 
-# EndTxn, and the ends without a request: fencing, and the completion when every partition has its marker
+# How a transaction ends: EndTxn, fencing, and completion after all markers are written
 
 
 def end(transaction: Transaction, call: EndCall, now_ms: int) -> Transition | int:
@@ -152,7 +152,7 @@ def fence(transaction: Transaction, now_ms: int) -> Transition:
 
 
 def complete(transaction: Transaction, now_ms: int) -> Transition:
-    """Complete a transaction of which every partition has its marker."""
+    """Complete a transaction whose markers are written in all its partitions."""
     is_commit = transaction.data.state is states.PREPARE_COMMIT
     target = states.COMPLETE_COMMIT if is_commit else states.COMPLETE_ABORT
     return Transition(transaction.data._replace(state=target, partitions=(), last_update_ms=now_ms))

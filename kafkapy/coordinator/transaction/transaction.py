@@ -6,7 +6,7 @@ from kafkapy.coordinator.transaction.states import EMPTY, TransactionState
 from kafkapy.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
 
 MAX_EPOCH: Final = 32_767
-"""The largest int16. A producer gets the last but one at most; the last is for fencing it."""
+"""The largest int16. Producers get epochs up to ``MAX_EPOCH - 1``; ``MAX_EPOCH`` only fences the last of them."""
 
 
 class TransactionData(NamedTuple):
@@ -37,13 +37,13 @@ NO_ID_AND_EPOCH: Final = ProducerIdAndEpoch()
 
 
 class Transaction:
-    """The state of a transactional id and of its present or last transaction, without I/O.
+    """The state of a transactional id and of its open or last transaction, without I/O.
 
     ``has_pending_transition`` is set from a decision until the log has its record, and until all markers are written.
-    ``previous`` is the producer before the present one (KIP-360): a producer that did not get the response to its
-    InitProducerId repeats it with these values. ``fenced_at`` is an epoch to which the producer's was raised in order
-    to fence it, while the log does not have it yet (or has refused it). All three last as long as the shard, as in
-    Kafka.
+    ``previous`` is the producer before the current one (KIP-360): a client that did not get the response to its
+    InitProducerId repeats it with these values. ``fenced_at`` is the epoch that fences the producer, until the log has
+    a record of it; it stays if the log refuses the record. These three fields are not stored in the log and are lost
+    when the partition is unloaded, as in Kafka.
     """
 
     __slots__ = ("transactional_id", "data", "previous", "has_pending_transition", "fenced_at")

@@ -3,8 +3,9 @@
 Done: validation and codes of 2.7.2, dynamic keys only for brokers, validate-only.
 A resource that is named several times is altered once, as it was named last (2.7.2 never answers such a request).
 Not done: passwords (they would have to be stored encrypted), alteration policies.
-Errors: 3 (no such topic), 40 (unknown topic key, contradicting values), 42 (a value, a key that can't change, another
-broker's id, a broker logger, a null value; an unknown resource type fails all resources of the request).
+Errors: UNKNOWN_TOPIC_OR_PARTITION 3, INVALID_CONFIG 40 (unknown topic key, contradicting values), INVALID_REQUEST 42 (a
+value, a key that can't change, another broker's id, a broker logger, a null value; an unknown resource type fails all
+resources of the request).
 More than ``MOST_KEYS`` keys of one resource are refused (42); 2.7.2 has no such bound.
 """
 

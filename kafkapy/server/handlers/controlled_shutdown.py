@@ -3,7 +3,7 @@
 Versions 0-3; only the controller serves it. The answer lists the partitions with several replicas that the broker still
 leads; it asks again until there are none.
 Errors: STALE_CONTROLLER_EPOCH 11 (another broker is the controller), STALE_BROKER_EPOCH 77, BROKER_NOT_AVAILABLE 8 or,
-as from 2.7.2 if the request has a broker epoch, -1 (the broker is not registered).
+as from 2.7.2 if the request has a broker epoch, UNKNOWN_SERVER_ERROR -1 (the broker is not registered).
 """
 
 from typing import TYPE_CHECKING

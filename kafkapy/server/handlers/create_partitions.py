@@ -1,9 +1,10 @@
 """CreatePartitions: increases the number of a topic's partitions; it can't be decreased.
 
 Versions 0-3. Only the controller serves it.
-Errors: 3 (unknown topic), 7 (not done in time), 17 (the topic is being deleted), 37 (number), 39 (assignment),
-41 (not the controller), 42 (a topic twice), 44 (more replicas than ``kafkapy.max.replicas``), 60 (its replicas are
-being moved).
+Errors: UNKNOWN_TOPIC_OR_PARTITION 3, REQUEST_TIMED_OUT 7, INVALID_TOPIC_EXCEPTION 17 (the topic is being deleted),
+INVALID_PARTITIONS 37, INVALID_REPLICA_ASSIGNMENT 39, NOT_CONTROLLER 41, INVALID_REQUEST 42 (a topic twice),
+POLICY_VIOLATION 44 (more replicas than ``kafkapy.max.replicas``), REASSIGNMENT_IN_PROGRESS 60 (its replicas are being
+moved).
 """
 
 from typing import TYPE_CHECKING

@@ -2,8 +2,9 @@
 
 Versions 0-6 (answers carry numbers and configuration from 5 on). Only the controller serves it.
 Not done: quotas on topic creation (KIP-599), creation policies.
-Errors: 7 (not done in time), 17 (name), 36 (exists), 37, 38, 39 (partitions, replicas, assignment), 40 (configuration),
-41 (not the controller), 42 (contradictory), 44 (more replicas than ``kafkapy.max.replicas``).
+Errors: REQUEST_TIMED_OUT 7, INVALID_TOPIC_EXCEPTION 17 (name), TOPIC_ALREADY_EXISTS 36, INVALID_PARTITIONS 37,
+INVALID_REPLICATION_FACTOR 38, INVALID_REPLICA_ASSIGNMENT 39, INVALID_CONFIG 40, NOT_CONTROLLER 41, INVALID_REQUEST 42
+(contradictory), POLICY_VIOLATION 44 (more replicas than ``kafkapy.max.replicas``).
 """
 
 from collections.abc import Mapping

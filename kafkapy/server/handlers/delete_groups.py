@@ -1,7 +1,8 @@
 """DeleteGroups: deletes groups without members, and their offsets.
 
 Versions 0-2.
-Errors, by group: 14, 15, 16, 68 (has members), 69 (no such group).
+Errors, by group: COORDINATOR_LOAD_IN_PROGRESS 14, COORDINATOR_NOT_AVAILABLE 15, NOT_COORDINATOR 16, NON_EMPTY_GROUP 68,
+GROUP_ID_NOT_FOUND 69.
 """
 
 from typing import TYPE_CHECKING

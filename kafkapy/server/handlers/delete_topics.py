@@ -1,7 +1,8 @@
 """DeleteTopics: deletes topics and their records.
 
 Versions 0-5. Only the controller serves it.
-Errors: 3 (unknown), 7 (not done in time), 41 (not the controller), 73 (42 below version 3: deletion is switched off).
+Errors: UNKNOWN_TOPIC_OR_PARTITION 3, REQUEST_TIMED_OUT 7, NOT_CONTROLLER 41, TOPIC_DELETION_DISABLED 73
+(INVALID_REQUEST 42 below version 3: deletion is switched off).
 """
 
 from typing import TYPE_CHECKING

@@ -4,8 +4,8 @@ Done: values, sources and synonyms as 2.7.2 answers them, secrets as null, types
 never set (v0).
 A resource that is named several times is answered each time, as in 2.7.2, but described and encoded once; resources
 with equal configurations share the bytes of their entries, within a response and between responses.
-Errors: 3 (no such topic), 17 (topic name), 42 (another broker's id, loggers without a broker's id; an unknown resource
-type fails all resources of the request).
+Errors: UNKNOWN_TOPIC_OR_PARTITION 3, INVALID_TOPIC_EXCEPTION 17 (topic name), INVALID_REQUEST 42 (another broker's id,
+loggers without a broker's id; an unknown resource type fails all resources of the request).
 """
 
 from collections.abc import Callable

@@ -1,7 +1,8 @@
 """DescribeGroups: state, protocol and members of groups.
 
 Versions 0-5; from version 3 with the operations that the client may perform (all: there are no ACLs yet).
-Errors, by group: 14, 15, 16. A group that does not exist is Dead, without an error.
+Errors, by group: COORDINATOR_LOAD_IN_PROGRESS 14, COORDINATOR_NOT_AVAILABLE 15, NOT_COORDINATOR 16. A group that does
+not exist is Dead, without an error.
 """
 
 from typing import TYPE_CHECKING

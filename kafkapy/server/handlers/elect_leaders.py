@@ -2,9 +2,10 @@
 
 Versions 0-2; only the controller serves it. Without a list of partitions it is about all, and those that need no
 election are left out of the answer. Answered when this broker's metadata have the new leaders.
-Errors, by partition: 3, 7 (a new leader is not known here in time), 17 (the topic is being deleted), 41 (not the
-controller), 80 (the preferred replica is not alive and in sync), 83 (no replica is alive), 84 (no election is needed).
-For the whole request: -1 (an unknown kind of election), as from 2.7.2.
+Errors, by partition: UNKNOWN_TOPIC_OR_PARTITION 3, REQUEST_TIMED_OUT 7 (a new leader is not known here in time),
+INVALID_TOPIC_EXCEPTION 17 (the topic is being deleted), NOT_CONTROLLER 41, PREFERRED_LEADER_NOT_AVAILABLE 80 (the
+preferred replica is not alive and in sync), ELIGIBLE_LEADERS_NOT_AVAILABLE 83 (no replica is alive),
+ELECTION_NOT_NEEDED 84. For the whole request: UNKNOWN_SERVER_ERROR -1 (an unknown kind of election), as from 2.7.2.
 """
 
 from typing import TYPE_CHECKING, Final

@@ -3,8 +3,9 @@
 Answered when the decision is in the log of all in-sync replicas. Markers of partitions that this broker leads alone
 are written right after, before another request is read; those of more than some hundred partitions in steps. A
 repeated request is answered with 0.
-Errors: 14, 15, 16, INVALID_REQUEST 42, INVALID_TXN_STATE 48, INVALID_PRODUCER_ID_MAPPING 49, CONCURRENT_TRANSACTIONS
-51, PRODUCER_FENCED 90 (below v2: INVALID_PRODUCER_EPOCH 47).
+Errors: COORDINATOR_LOAD_IN_PROGRESS 14, COORDINATOR_NOT_AVAILABLE 15, NOT_COORDINATOR 16, INVALID_REQUEST 42,
+INVALID_TXN_STATE 48, INVALID_PRODUCER_ID_MAPPING 49, CONCURRENT_TRANSACTIONS 51, PRODUCER_FENCED 90 (below v2:
+INVALID_PRODUCER_EPOCH 47).
 """
 
 from collections.abc import Awaitable

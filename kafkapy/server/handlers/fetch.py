@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from kafkapy.delayed import Delayed
-from kafkapy.network.budget import Held
+from kafkapy.network.budget import RequestMemory
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.fetch import (
     AbortedTransaction,
@@ -94,7 +94,7 @@ async def _fetch_many(
     context: RequestContext, request: FetchRequest, limits: FetchLimits, end_waiting: EndWaiting
 ) -> FetchResponse:
     """Answer a request for so many partitions that other requests must be served between them."""
-    with Held(context.services.memory, end_waiting) as held:
+    with RequestMemory(context.services.memory, end_waiting) as held:
         await _count_session(context, request, held)
         begun = await in_turns(_begin_many(context, request))
         if isinstance(begun, FetchResponse):
@@ -107,7 +107,7 @@ async def _fetch_many(
     return await _converted(context, limits, begun, reads)
 
 
-async def _count_session(context: RequestContext, request: FetchRequest, held: Held) -> None:
+async def _count_session(context: RequestContext, request: FetchRequest, held: RequestMemory) -> None:
     """Charge the memory budget for the session's partitions, after admission, if the request itself names few."""
     session = context.services.fetch_sessions.get(request.session_id)
     if session is not None and sum(len(topic.partitions) for topic in request.topics) <= MANY:

@@ -2,7 +2,7 @@
 
 Versions 0-3. Creates the topic that keeps their state (``__consumer_offsets``, ``__transaction_state``) if it does not
 exist yet, and answers with the leader of the key's partition as soon as that is known.
-Errors: 15 COORDINATOR_NOT_AVAILABLE (topic or leader not there yet), -1 UNKNOWN_SERVER_ERROR (unknown kind of key).
+Errors: COORDINATOR_NOT_AVAILABLE 15 (topic or leader not there yet), UNKNOWN_SERVER_ERROR -1 (unknown kind of key).
 """
 
 import logging

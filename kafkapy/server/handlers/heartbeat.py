@@ -1,7 +1,9 @@
 """Heartbeat: keeps a member's session alive, and reports a rebalance of its group.
 
 Versions 0-4. Answered at once: no future, no task.
-Errors: 15, 16, 22, 24, 25, 27, 35 (``server/older_versions.py``), 82; 0 while the group is loading.
+Errors: COORDINATOR_NOT_AVAILABLE 15, NOT_COORDINATOR 16, ILLEGAL_GENERATION 22, INVALID_GROUP_ID 24,
+UNKNOWN_MEMBER_ID 25, REBALANCE_IN_PROGRESS 27, UNSUPPORTED_VERSION 35 (``server/older_versions.py``),
+FENCED_INSTANCE_ID 82; 0 while the group is loading.
 """
 
 from typing import TYPE_CHECKING

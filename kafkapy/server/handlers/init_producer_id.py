@@ -3,8 +3,9 @@
 Done: an idempotent producer (no transactional id) gets an id of this broker's block; a transactional id has one of its
 own, with a higher epoch each time; a producer that names its id and epoch keeps the id (v3, KIP-360). An open
 transaction is aborted first; until then the answer is 51.
-Errors: 14, 15, 16, INVALID_REQUEST 42, INVALID_TRANSACTION_TIMEOUT 50, CONCURRENT_TRANSACTIONS 51, KAFKA_STORAGE_ERROR
-56, PRODUCER_FENCED 90 (below v4: INVALID_PRODUCER_EPOCH 47).
+Errors: COORDINATOR_LOAD_IN_PROGRESS 14, COORDINATOR_NOT_AVAILABLE 15, NOT_COORDINATOR 16, INVALID_REQUEST 42,
+INVALID_TRANSACTION_TIMEOUT 50, CONCURRENT_TRANSACTIONS 51, KAFKA_STORAGE_ERROR 56, PRODUCER_FENCED 90 (below v4:
+INVALID_PRODUCER_EPOCH 47).
 """
 
 from collections.abc import Awaitable

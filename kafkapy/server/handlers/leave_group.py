@@ -1,7 +1,9 @@
 """LeaveGroup: removes members from a group before their sessions expire.
 
 Versions 0-4; from version 3 several at once, by member id or group instance id, each with its own error code.
-Errors: 14, 15, 16, 24 of the request, -1 (an id that has not joined yet, with an instance id); 25, 82 of a member.
+Errors: COORDINATOR_LOAD_IN_PROGRESS 14, COORDINATOR_NOT_AVAILABLE 15, NOT_COORDINATOR 16, INVALID_GROUP_ID 24 of the
+request, UNKNOWN_SERVER_ERROR -1 (an id that has not joined yet, with an instance id); UNKNOWN_MEMBER_ID 25,
+FENCED_INSTANCE_ID 82 of a member.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,8 @@
 """ListGroups: the groups that this broker coordinates.
 
 Versions 0-4; from version 4 filtered by state.
-Errors: 14 (some groups are still loading: those that are there are listed), 15.
+Errors: COORDINATOR_LOAD_IN_PROGRESS 14 (some groups are still loading: those that are there are listed),
+COORDINATOR_NOT_AVAILABLE 15.
 """
 
 from typing import TYPE_CHECKING

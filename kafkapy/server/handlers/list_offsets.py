@@ -96,7 +96,7 @@ def _repeated(request: ListOffsetsRequest) -> Steps[set[TopicPartition]]:
 
 
 def _bound(partition: Partition, asker: _Asker) -> int:
-    """The end of the log for the request's sender: a follower, or a consumer of an isolation level."""
+    """The latest offset for the sender: the log end offset (follower), high watermark, or last stable offset."""
     log = partition.log
     if not asker.is_consumer:
         return log.log_end_offset
@@ -129,7 +129,8 @@ def _epoch(partition: Partition, timestamp: int, offset: int) -> int:
 def _segment_starts(log: Log, bound: int | None, wanted: ListOffsetsPartition) -> list[int]:
     """Version 0: base offsets of the segments that were last changed at the given time or before, newest first.
 
-    The log's end counts as one more, changed now. ``bound`` replaces the offsets above it.
+    The log end offset is listed as a further segment start, with the present time as its time. Offsets above ``bound``
+    are replaced by one ``bound``.
     """
     if wanted.max_num_offsets < 0:
         raise BrokerError("the number of offsets is negative")  # an unknown error (-1), as in Kafka

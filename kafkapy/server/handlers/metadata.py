@@ -4,9 +4,11 @@ Versions 0-9. Topics that are missing are created when the client and ``auto.cre
 answer for them is LEADER_NOT_AVAILABLE, and the client repeats its request. This broker's own address is one that the
 client can use (see ``RequestContext.own_endpoint``).
 Not done: leaving out topics that the client may not see (there are no ACLs yet).
-Errors: per topic 3, 5 (being created, or later: ``kafkapy.auto.create.topics.per.second``), 17 (name), 38, 44 (more
-replicas than ``kafkapy.max.replicas``); per partition 5 (no leader), 9 (version 0: a replica is offline),
-72 (5 below version 6: the leader has no such listener).
+Errors: per topic UNKNOWN_TOPIC_OR_PARTITION 3, LEADER_NOT_AVAILABLE 5 (being created, or later:
+``kafkapy.auto.create.topics.per.second``), INVALID_TOPIC_EXCEPTION 17 (name), INVALID_REPLICATION_FACTOR 38,
+POLICY_VIOLATION 44 (more replicas than ``kafkapy.max.replicas``); per partition LEADER_NOT_AVAILABLE 5 (no leader),
+REPLICA_NOT_AVAILABLE 9 (version 0: a replica is offline), LISTENER_NOT_FOUND 72 (LEADER_NOT_AVAILABLE 5 below version
+6: the leader has no such listener).
 """
 
 from collections.abc import Awaitable, Collection, Iterable

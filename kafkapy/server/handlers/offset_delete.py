@@ -1,7 +1,9 @@
 """OffsetDelete: deletes offsets of topics that a group does not read any more (KIP-496).
 
 Version 0.
-Errors: 14, 15, 16, 24, 68 (members whose subscriptions are not known), 69; of a partition: 3, 86 (a member reads it).
+Errors: COORDINATOR_LOAD_IN_PROGRESS 14, COORDINATOR_NOT_AVAILABLE 15, NOT_COORDINATOR 16, INVALID_GROUP_ID 24,
+NON_EMPTY_GROUP 68 (members whose subscriptions are not known), GROUP_ID_NOT_FOUND 69; of a partition:
+UNKNOWN_TOPIC_OR_PARTITION 3, GROUP_SUBSCRIBED_TO_TOPIC 86 (a member reads it).
 """
 
 from typing import TYPE_CHECKING

@@ -3,8 +3,10 @@
 Versions 0-7. Version 0 reads the metadata tree (``metadata/exchange/consumer_offsets.py``), the others the coordinator;
 from version 2 a null list of topics means all offsets of the group, from version 7 ``require_stable`` refuses (88)
 partitions for which an open transaction has written an offset.
-Errors: 14, 15, 16; of a partition: 88. An offset that was never committed is -1 without an error; in version 0 it is
--1 with 3, as for a partition that does not exist, and other errors are 56 and -1.
+Errors: COORDINATOR_LOAD_IN_PROGRESS 14, COORDINATOR_NOT_AVAILABLE 15, NOT_COORDINATOR 16; of a partition:
+UNSTABLE_OFFSET_COMMIT 88. An offset that was never committed is -1 without an error; in version 0 it is -1 with
+UNKNOWN_TOPIC_OR_PARTITION 3, as for a partition that does not exist, and other errors are KAFKA_STORAGE_ERROR 56 and
+UNKNOWN_SERVER_ERROR -1.
 """
 
 from collections.abc import Awaitable, Iterable

@@ -7,7 +7,11 @@ Transactional batches need a transactional id in the request (53 without one); a
 coordinator that the transaction is open.
 With acks=0 there is no answer, and an error closes the connection, as in Kafka. The connection is also closed, before
 anything is appended, when a partition's records don't begin with a whole batch.
-Errors: 2, 3, 6, 7, 10, 17, 18, 19, 20, 21, 32, 43, 45, 47, 48, 53, 56, 76, 87.
+Errors: CORRUPT_MESSAGE 2, UNKNOWN_TOPIC_OR_PARTITION 3, NOT_LEADER_OR_FOLLOWER 6, REQUEST_TIMED_OUT 7,
+MESSAGE_TOO_LARGE 10, INVALID_TOPIC_EXCEPTION 17, RECORD_LIST_TOO_LARGE 18, NOT_ENOUGH_REPLICAS 19,
+NOT_ENOUGH_REPLICAS_AFTER_APPEND 20, INVALID_REQUIRED_ACKS 21, INVALID_TIMESTAMP 32, UNSUPPORTED_FOR_MESSAGE_FORMAT 43,
+OUT_OF_ORDER_SEQUENCE_NUMBER 45, INVALID_PRODUCER_EPOCH 47, INVALID_TXN_STATE 48,
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED 53, KAFKA_STORAGE_ERROR 56, UNSUPPORTED_COMPRESSION_TYPE 76, INVALID_RECORD 87.
 """
 
 import asyncio
@@ -49,7 +53,7 @@ from kafkapy.records.validate import (
     validate_produced,
 )
 from kafkapy.replication.partition import ALL_IN_SYNC
-from kafkapy.replication.replica_manager import Awaited, ReplicaManager
+from kafkapy.replication.replica_manager import PendingAck, ReplicaManager
 from kafkapy.server.context import RequestContext
 from kafkapy.server.partition_rows import ROWS_IN_A_STEP
 from kafkapy.turns import Steps, turns
@@ -137,7 +141,7 @@ class _Append:
             self.refusal = TransactionalIdAuthorizationFailedError("transactional records without an id")
         elif request.acks not in VALID_ACKS:
             self.refusal = InvalidRequiredAcksError(f"acks {request.acks} is none of -1, 0, 1")
-        self.waiting: list[Awaited] = []
+        self.waiting: list[PendingAck] = []
         self.answers: list[PartitionProduceResponse] = []
         self.count = self.failures = 0
 
@@ -190,7 +194,7 @@ class _Append:
             index, 0, result.first_offset, result.log_append_time_ms, result.log_start_offset
         )
         if self.acks == ALL_IN_SYNC or (partition.log.durability.is_owing and self.acks != NO_ACKS):
-            awaited = Awaited(topic_partition, result.last_offset + 1, self.acks)
+            awaited = PendingAck(topic_partition, result.last_offset + 1, self.acks)
             if not self.replicas.is_acknowledged(awaited):
                 self.waiting.append(awaited)
                 self.answers.append(response)

@@ -1,8 +1,9 @@
 """SyncGroup: the group's leader sends the assignment, and each member gets its own part.
 
 Versions 0-5. Waits until the leader's assignment is in the log of all in-sync replicas.
-Errors: 15, 16, 22, 23, 24, 25, 27 (also while the group is loading), 35
-(``server/older_versions.py``), 82.
+Errors: COORDINATOR_NOT_AVAILABLE 15, NOT_COORDINATOR 16, ILLEGAL_GENERATION 22, INCONSISTENT_GROUP_PROTOCOL 23,
+INVALID_GROUP_ID 24, UNKNOWN_MEMBER_ID 25, REBALANCE_IN_PROGRESS 27 (also while the group is loading),
+UNSUPPORTED_VERSION 35 (``server/older_versions.py``), FENCED_INSTANCE_ID 82.
 """
 
 from collections.abc import Awaitable, Mapping

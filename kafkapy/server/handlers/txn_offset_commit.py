@@ -2,7 +2,10 @@
 
 The coordinator of the group keeps them until the transaction's marker comes. From version 3 on a member and its
 generation are checked, if they are named (KIP-447). An AddOffsetsToTxn before it is not required, as in 2.7.
-Errors, by partition: 3 (no such partition), 12, 14 (below v2: 15), 15, 16, 22, 24, 25, 28, 47, 82.
+Errors, by partition: UNKNOWN_TOPIC_OR_PARTITION 3, OFFSET_METADATA_TOO_LARGE 12, COORDINATOR_LOAD_IN_PROGRESS 14 (below
+v2: COORDINATOR_NOT_AVAILABLE 15), COORDINATOR_NOT_AVAILABLE 15, NOT_COORDINATOR 16, ILLEGAL_GENERATION 22,
+INVALID_GROUP_ID 24, UNKNOWN_MEMBER_ID 25, INVALID_COMMIT_OFFSET_SIZE 28, INVALID_PRODUCER_EPOCH 47,
+FENCED_INSTANCE_ID 82.
 """
 
 from collections.abc import Awaitable, Mapping

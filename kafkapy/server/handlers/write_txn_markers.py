@@ -4,8 +4,9 @@ The sender is not checked, as in Kafka without an authorizer; the partition chec
 coordinator. Offsets that a transaction committed in ``__consumer_offsets`` become valid, or are dropped, with its
 marker. A marker with a negative producer id or epoch that some partition would accept fails the request, as in Apache
 Kafka: markers before it are written, and the answer for each partition is UNKNOWN_SERVER_ERROR -1.
-Errors, by partition: 3 (no replica here), 6, 19, 20, 7, 43 (an old message format), INVALID_PRODUCER_EPOCH 47,
-TRANSACTION_COORDINATOR_FENCED 52, 56.
+Errors, by partition: UNKNOWN_TOPIC_OR_PARTITION 3 (no replica here), NOT_LEADER_OR_FOLLOWER 6, NOT_ENOUGH_REPLICAS 19,
+NOT_ENOUGH_REPLICAS_AFTER_APPEND 20, REQUEST_TIMED_OUT 7, UNSUPPORTED_FOR_MESSAGE_FORMAT 43 (an old message format),
+INVALID_PRODUCER_EPOCH 47, TRANSACTION_COORDINATOR_FENCED 52, KAFKA_STORAGE_ERROR 56.
 """
 
 import asyncio

@@ -23,7 +23,7 @@ from kafkapy.records.compression import compress, decompress
 from kafkapy.records.control import ControlType, read_control
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.records.record import MAX_DECOMPRESSED_SIZE, Record, encode_empty_batch, encode_legacy, read_entries
-from kafkapy.storage.compaction.offset_map import Marked, OffsetMap
+from kafkapy.storage.compaction.offset_map import KeptRecords, OffsetMap
 from kafkapy.storage.log.transaction_index import AbortedTransaction
 from kafkapy.types import NO_TIMESTAMP
 
@@ -195,7 +195,7 @@ def _whole(content: ReadableBuffer, header: BatchHeader, records: int) -> Kept:
     return Kept(content, records, header.last_offset, header.max_timestamp, header.last_offset)
 
 
-def _rebuilt(header: BatchHeader, marked: Marked) -> Kept:
+def _rebuilt(header: BatchHeader, marked: KeptRecords) -> Kept:
     is_stamped = header.timestamp_type == LOG_APPEND_TIME
     body: ReadableBuffer = marked.rewrite(is_stamped=is_stamped)
     if header.compression:

@@ -198,7 +198,7 @@ class Compaction:
                 yield from self._note_keys_of(segment, transactions)
                 if self._offsets.is_full:
                     return
-                self._offsets.reached(next_base - 1)
+                self._offsets.note_read_up_to(next_base - 1)
 
     def _note_keys_of(self, segment: Segment, transactions: CleanedTransactions) -> Steps[None]:
         start_offset = self._request.first_dirty_offset
@@ -212,7 +212,7 @@ class Compaction:
                     if self._offsets.is_full:
                         return
                 if header.last_offset >= start_offset:
-                    self._offsets.reached(header.last_offset)
+                    self._offsets.note_read_up_to(header.last_offset)
             yield
 
     def _note_keys_in(self, header: BatchHeader, content: memoryview, start_offset: int) -> None:

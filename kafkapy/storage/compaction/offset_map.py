@@ -1,4 +1,4 @@
-"""The newest offset of each key in the dirty part of a log, by which compaction decides which records stay.
+"""The newest offset of each key in the dirty part of a log; compaction keeps the records at these offsets.
 
 Each key takes 24 bytes, as in Apache Kafka. The map's size is ``log.cleaner.dedupe.buffer.size``, of which
 ``log.cleaner.io.buffer.load.factor`` is filled. The loops are in ``records.compact``.
@@ -40,7 +40,7 @@ class OffsetMap:
 
     @property
     def is_full(self) -> bool:
-        """Whether there was no room for a key; the map has neither it nor the keys after it."""
+        """Whether a key did not fit: that key and all later ones are missing from the map."""
         return self._state[compact.FULL] == 1
 
     @property
@@ -48,8 +48,8 @@ class OffsetMap:
         """The offset up to which the map has every key; records above it must stay."""
         return int(self._state[compact.LATEST])
 
-    def reached(self, offset: int) -> None:
-        """Raise ``latest_offset`` to ``offset``: up to there the log has no other keys."""
+    def note_read_up_to(self, offset: int) -> None:
+        """Note that all keys up to ``offset`` are in the map (sets ``latest_offset``)."""
         self._state[compact.LATEST] = offset
 
     def put_records(self, body: bytes, count: int, base_offset: int, start_offset: int) -> None:
@@ -71,18 +71,18 @@ class OffsetMap:
         """Whether the record with ``key`` at ``offset`` is the key's newest, or may be."""
         return offset > self.latest_offset or (key is not None and offset >= _find(key, self._table))
 
-    def mark(self, body: bytes, count: int, base_offset: int, *, retain_deletes: bool) -> "Marked":
+    def mark(self, body: bytes, count: int, base_offset: int, *, retain_deletes: bool) -> "KeptRecords":
         """Return the records of a batch that stay; raises ``CorruptRecordError``."""
         marks = memoryview(bytearray(count))
         kept = _checked(_mark(body, marks, base_offset, retain_deletes, self._table, self._state))
         state = self._state
-        return Marked(
+        return KeptRecords(
             body, marks, kept, state[compact.FIRST_DELTA], state[compact.LARGEST_DELTA], state[compact.LAST_DELTA]
         )
 
 
-class Marked:
-    """The records of a batch, of which ``count`` stay, and the deltas of timestamps and offset for the new header."""
+class KeptRecords:
+    """The ``count`` records of a batch that stay, and the deltas of timestamps and offset for the new header."""
 
     __slots__ = ("count", "first_delta", "largest_delta", "last_delta", "_body", "_marks")
 

@@ -10,7 +10,7 @@ from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.index import Index, OffsetIndex, TimeIndex
 from kafkapy.types import NO_TIMESTAMP
 
-MENDED: Final = "; the next start rebuilds the index"
+REBUILT: Final = "; the next start rebuilds the index"
 """Suffix of a finding about a segment whose indexes may lack entries: ``is_settled`` is false."""
 
 
@@ -38,7 +38,7 @@ class _IndexCheck:
         if self._is_settled:
             self._findings.add(ERROR, self.path, message, position=position, offset=offset)
         else:
-            self._findings.add(WARNING, self.path, message + MENDED, position=position, offset=offset)
+            self._findings.add(WARNING, self.path, message + REBUILT, position=position, offset=offset)
 
 
 class OffsetIndexCheck(_IndexCheck):

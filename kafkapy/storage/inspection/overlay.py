@@ -1,9 +1,9 @@
-"""File layers that record the changes made through them, to the real files or to a shadow of them.
+"""Two ``Files`` classes that record each change: ``RecordingFiles`` of the real files, ``ShadowFiles`` of a shadow.
 
-A repair works with ``RecordingFiles``. Its dry run works with ``ShadowFiles`` on a shadow of the data directory, in
-which every file is a link to the real one. A file is copied before it is written to; a ``.log`` that is cut keeps its
-bytes, and only its new length is remembered. So a dry run needs as much space as the indexes that it rebuilds; where no
-links can be made, as much as the data.
+A repair works with ``RecordingFiles``. Its dry run works with ``ShadowFiles`` on a shadow of the data directory: a
+folder in which every file is a link to the real one. A file is copied before it is written to; a ``.log`` that is cut
+keeps its bytes, and only its new length is remembered. So a dry run needs as much space as the indexes that it
+rebuilds; where no links can be made, as much as the data.
 """
 
 import os
@@ -31,7 +31,7 @@ class Action(NamedTuple):
 
 
 class RecordingFiles(Files):
-    """The real files; ``done`` returns the changes."""
+    """Reads and changes the real files; ``done`` returns the changes."""
 
     def __init__(self, progress: Callable[[int], object] = lambda _bytes: None) -> None:
         """``progress`` is called with the number of bytes of each read."""

@@ -121,7 +121,7 @@ def _run(
             files.forget()
         logs.load(config_of)
         for each in logs.directories.online:
-            _mend_cleaner_checkpoint(logs, each.path)
+            _repair_cleaner_checkpoint(logs, each.path)
         failures = [f"{each.path}: {each.failure}" for each in logs.directories if each.failure is not None]
         logs.shutdown()
     finally:
@@ -134,7 +134,7 @@ def _run(
     return Repaired(done, reasons.said)
 
 
-def _mend_cleaner_checkpoint(logs: LogManager, directory: str) -> None:
+def _repair_cleaner_checkpoint(logs: LogManager, directory: str) -> None:
     """Remove the offsets that a start would not trust; without a cleaner nothing else writes this checkpoint."""
     files = logs.storage.files
     checkpoint = OffsetCheckpoint(files, f"{directory}/{CLEANER}")

@@ -42,7 +42,7 @@ SLOW_FSYNC_S: Final = 10.0
 
 
 class DiskListener(Protocol):
-    """The part of ``log.Storage`` that is used here: it is told of errors."""
+    """The part of ``log.Storage`` that is used here: ``disk_failed`` is called after an error."""
 
     @property
     def clock(self) -> Clock:
@@ -66,7 +66,7 @@ class LogOnDisk(Protocol):
 
     @property
     def storage(self) -> DiskListener:
-        """The storage that is told of errors."""
+        """The storage whose ``disk_failed`` is called after an error."""
 
     @property
     def is_failing(self) -> bool:

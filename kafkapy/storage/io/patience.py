@@ -30,8 +30,8 @@ NICE_S: Final = 15.0
 """Time that the other thread has the work then; each further trial of the idle thread takes a second or two."""
 
 
-class Patience:
-    """The two threads of one process; ``finish`` is called on the nice one, for one piece of work at a time."""
+class IdleRunner:
+    """The two threads of one process; ``run`` is called on the nice one, for one piece of work at a time."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Patience:
     def _begin(self) -> None:
         self._times = self._become_idle()
 
-    def finish(self, steps: Steps[T]) -> T:
+    def run(self, steps: Steps[T]) -> T:
         """Do all ``steps``; return their result, or raise their exception."""
         try:
             while True:

@@ -33,14 +33,14 @@ def module_or_none(name: str) -> Any:
 
 
 def seek_and_read(number: int, size: int, position: int) -> bytes:
-    """``os.pread``, done by moving the file's position; one thread at a time does that."""
+    """``os.pread``, by moving the file's position under a lock."""
     with _position:
         os.lseek(number, position, os.SEEK_SET)
         return os.read(number, size)
 
 
 def seek_and_write(number: int, data: Buffer, position: int) -> int:
-    """``os.pwrite`` in the same way."""
+    """``os.pwrite``, by moving the file's position under a lock."""
     with _position:
         os.lseek(number, position, os.SEEK_SET)
         return os.write(number, data)
@@ -56,22 +56,22 @@ def link_or_copy(target: str, path: str) -> None:
         copyfile(target, path)
 
 
-def stay_as_it_is(_increment: int) -> int:
+def nice_unsupported(_increment: int) -> int:
     """``os.nice`` for systems where processes have no niceness."""
     return 0
 
 
-def drop_cached_as_posix_has_it(number: int, position: int, size: int) -> None:
+def fadvise_dontneed(number: int, position: int, size: int) -> None:
     """Tell the system that these bytes of an open file will not be needed: it drops them from the page cache."""
     with suppress(OSError):  # not every file system accepts the advice
         os.posix_fadvise(number, position, size, os.POSIX_FADV_DONTNEED)
 
 
-def keep_cached(_number: int, _position: int, _size: int) -> None:
-    """The same for systems without such advice."""
+def fadvise_unsupported(_number: int, _position: int, _size: int) -> None:
+    """``fadvise_dontneed`` for systems without ``posix_fadvise``: do nothing."""
 
 
-def idle_as_linux_has_it() -> ThreadTimes | None:
+def sched_idle_linux() -> ThreadTimes | None:
     """Put this thread under Linux's idle policy, if its waiting time can be measured; return how to measure that.
 
     Without a privilege the policy can't be left again. The result is None, and the policy unchanged, under another
@@ -97,8 +97,8 @@ def idle_as_linux_has_it() -> ThreadTimes | None:
     return None
 
 
-def never_idle() -> ThreadTimes | None:
-    """The same for systems without such a policy."""
+def sched_idle_unsupported() -> ThreadTimes | None:
+    """``sched_idle_linux`` for systems without such a policy."""
     return None
 
 
@@ -106,13 +106,11 @@ read_at: Callable[[int, int, int], bytes] = getattr(os, "pread", seek_and_read)
 """Reads up to a number of bytes of an open file from a position."""
 write_at: Callable[[int, Buffer, int], int] = getattr(os, "pwrite", seek_and_write)
 """Writes bytes into an open file at a position; returns how many were written."""
-drop_cached: Callable[[int, int, int], None] = (
-    drop_cached_as_posix_has_it if hasattr(os, "posix_fadvise") else keep_cached
-)
+drop_cached: Callable[[int, int, int], None] = fadvise_dontneed if hasattr(os, "posix_fadvise") else fadvise_unsupported
 """Tells the system that a number of bytes of an open file from a position are not needed any more."""
-be_nice: Callable[[int], int] = getattr(os, "nice", stay_as_it_is)
+be_nice: Callable[[int], int] = getattr(os, "nice", nice_unsupported)
 """Lowers the priority of this process."""
 become_idle: Callable[[], ThreadTimes | None] = (
-    idle_as_linux_has_it if hasattr(os, "SCHED_IDLE") and hasattr(os, "sched_setscheduler") else never_idle
+    sched_idle_linux if hasattr(os, "SCHED_IDLE") and hasattr(os, "sched_setscheduler") else sched_idle_unsupported
 )
 """Makes this thread run only on idle processors; returns how to measure its waiting time, or None if it can't."""

@@ -27,7 +27,7 @@ from typing import Any, BinaryIO
 
 from kafkapy.errors import BrokerError
 from kafkapy.storage.io import portable
-from kafkapy.storage.io.patience import Patience, Steps
+from kafkapy.storage.io.patience import IdleRunner, Steps
 
 Message = dict[str, Any]
 
@@ -85,7 +85,7 @@ class Inbox:
         self._output = output
         self._contexts: dict[int, JobContext] = {}
         self._jobs: SimpleQueue[tuple[str, Message, JobContext] | None] = SimpleQueue()
-        self._patience = Patience()
+        self._runner = IdleRunner()
 
     def read(self, lines: BinaryIO) -> None:
         """Read messages until the input ends."""
@@ -104,16 +104,16 @@ class Inbox:
         """Run the jobs until the input has ended."""
         while (job := self._jobs.get()) is not None:
             name, arguments, context = job
-            self._output.send({"id": context.job_id, **outcome(name, arguments, context, self._patience)})
+            self._output.send({"id": context.job_id, **outcome(name, arguments, context, self._runner)})
             del self._contexts[context.job_id]
 
 
-def outcome(name: str, arguments: Message, context: JobContext, patience: Patience) -> Message:
+def outcome(name: str, arguments: Message, context: JobContext, runner: IdleRunner) -> Message:
     """Run a job; return how it ended, as a message without its id."""
     try:
         context.check()
         done: Mapping[str, Any] | Steps[Mapping[str, Any]] = import_module(name).run(arguments, context)
-        result = patience.finish(done) if isinstance(done, Generator) else done
+        result = runner.run(done) if isinstance(done, Generator) else done
     except JobCancelledError:
         return {"cancelled": True}
     except BrokerError as error:

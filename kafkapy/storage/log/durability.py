@@ -13,13 +13,15 @@ does not pass it.
 What an error does depends on its kind (``disk_errors.is_passing``):
 
 - one that passes (no space, quota, memory or descriptors) leads to rewriting, as below;
-- every other one (``EIO``, a read-only file system) takes the data directory offline until the next start.
+- every other one (``EIO``, a read-only file system) takes the data directory offline; until the next start its records
+  can't be read.
 
 The order of events when an fsync fails:
 
 1. An append is in the page cache. If it is owed it is not acknowledged yet; otherwise it is (``acks=1``) or may be.
 2. The fsync fails. Neither mark moves. Requests whose appends are owed get KAFKA_STORAGE_ERROR, those that came during
-   the fsync too. Acknowledged records stay in the log and can be read: only a crash of the machine can lose them.
+   the fsync too. Acknowledged records stay in the log, and only a crash of the machine can lose them. After an error
+   that passes they can be read; after any other one when the data directory is online again.
 3. After an error that passes the next flush begins with ``resume`` or the next request for one. Linux counts the pages
    that it could not write as clean, and a later fsync succeeds without them. So this flush checks everything above the
    recovery point, writes it again (``Rewriting``) and fsyncs it. Content that fails the check is an ``EIO``.
@@ -70,26 +72,26 @@ _ORDER: Final[dict[type, tuple[Struct, tuple[int, ...]]]] = {
 """An index's entries, and the fields that must not decrease from entry to entry; in a lost page, all zeros, they do."""
 
 
-class _OwnFile(LogFile):
+class _PrivateLogFile(LogFile):
     """A ``.log`` for reads and writes of another thread, with a descriptor that no other code closes."""
 
-    __slots__ = ("descriptor_of_its_own", "_own_files")
+    __slots__ = ("private_descriptor", "_private_files")
 
     def __init__(self, files: Files, path: str) -> None:
         super().__init__(files, path)
-        self._own_files = files
-        self.descriptor_of_its_own = files.open(path)
+        self._private_files = files
+        self.private_descriptor = files.open(path)
 
     def read_at(self, size: int, position: int) -> bytes:
         """See ``LogFile.read_at``."""
-        return self._own_files.read_at(self.descriptor_of_its_own, size, position)
+        return self._private_files.read_at(self.private_descriptor, size, position)
 
 
 class _Batches(NamedTuple):
     """The batches of a segment from ``position`` on."""
 
     segment: Segment
-    file: _OwnFile
+    file: _PrivateLogFile
     position: int
     end: int
 
@@ -144,8 +146,8 @@ class Rewriting:
         except KafkaStorageError as error:
             raise _lost(segment.log.path) from error
         copy = log.new_segment(segment.base_offset)
-        copy.log = own = _OwnFile(self._files, segment.log.path)
-        self._batches.append(_Batches(copy, own, found[0] if found else segment.size, segment.size))
+        copy.log = file = _PrivateLogFile(self._files, segment.log.path)
+        self._batches.append(_Batches(copy, file, found[0] if found else segment.size, segment.size))
 
     def _add_entries(self, segment: Segment) -> None:
         for index in _indexes(segment):
@@ -182,7 +184,7 @@ class Rewriting:
                 if header.base_offset < next_offset or not crc_is_valid(content, 0, header):
                     raise _lost(part.file.path)
                 next_offset = header.next_offset
-                self._write(part.file.descriptor_of_its_own, bytes(content), position)
+                self._write(part.file.private_descriptor, bytes(content), position)
         except RecordsError as error:
             raise _lost(part.file.path) from error
 
@@ -295,7 +297,7 @@ class Flush:
 
 
 class Durability:
-    """Plans the fsyncs of one log and knows which of its offsets are on the disk. It runs on the log's thread."""
+    """Plans the fsyncs of one log and records which of its offsets are on the disk. It runs on the log's thread."""
 
     __slots__ = (
         "follows_appends", "is_owing", "owed_offset", "failure", "listener",
@@ -357,10 +359,10 @@ class Durability:
     def configure(self, *, follows_appends: bool) -> None:
         """Apply ``kafkapy.flush``: with ``ack`` all appends in the log become owed, otherwise none is any more."""
         self.follows_appends = follows_appends
-        self.settle()
-        self._tell()
+        self.sync_if_configured()
+        self._notify()
 
-    def settle(self) -> None:
+    def sync_if_configured(self) -> None:
         """Make everything in the log owed, if appends are: after the log was opened or its leader changed."""
         if self.follows_appends:
             self.sync_appends()
@@ -418,8 +420,8 @@ class Durability:
         self._log.advance_recovery_point(self._log.log_end_offset)
         self._is_doubtful = False
 
-    def doubt(self) -> None:
-        """Have the next flush write all bytes above the marks again, as an fsync may not bring them to the disk."""
+    def rewrite_at_next_flush(self) -> None:
+        """Have the next flush write all bytes above the marks again, since an fsync alone may not write them."""
         self._is_doubtful = True
 
     def abandon(self) -> None:
@@ -525,14 +527,14 @@ class Durability:
         self._data_offset = max(self._data_offset, flush.data_end)
         if flush.flush_end > log.recovery_point:
             log.advance_recovery_point(flush.flush_end)
-        self._tell()
+        self._notify()
 
     def _refused(self, error: OSError, end_offset: int) -> None:
         self.failure = storage_error(self._log, "made durable", error)
         self._failed_offset = end_offset
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         if self.is_owing:
             self.is_owing = self.follows_appends or self.data_offset < self.owed_offset
             if self.listener is not None:

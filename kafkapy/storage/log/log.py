@@ -2,14 +2,15 @@
 
 ``log_start_offset ≤ high_watermark ≤ log_end_offset`` holds whenever a method returns. The first two bound what clients
 may read, ``recovery_point`` bounds what is known to be on the disk (``durability``). Each offset has the methods that
-move it, and no other code assigns them:
+move it, and no other code assigns it:
 
 - ``log_end_offset``: ``append_as_leader``, ``append_as_follower``, ``truncate_to``, ``truncate_fully_and_start_at``;
-- ``high_watermark``: ``update_high_watermark``, and a truncation below it;
-- ``log_start_offset``: ``advance_log_start_offset``, ``delete_oldest_segments``, and a truncation below it;
+- ``high_watermark``: ``update_high_watermark``; a truncation keeps it between the log's new start and end;
+- ``log_start_offset``: ``advance_log_start_offset``, ``delete_oldest_segments``, ``truncate_to`` below it, and
+  ``truncate_fully_and_start_at``, which raises it too (a follower that is far behind its leader);
 - ``recovery_point``: ``advance_recovery_point`` after an fsync, ``lower_recovery_point`` before files are cut.
 
-``recovery.load`` brings a log to the state of its directory; ``begin_at`` and ``end_at`` are for it alone.
+``recovery.load`` sets them all when it loads a log; ``begin_at`` and ``end_at`` are for it alone.
 
 **Append.** No state changes before the write, and the bytes of a failed write are cut off: so a refused or failed
 append does not change the records. As in Apache Kafka, a full segment is rolled before the producer is checked, so a

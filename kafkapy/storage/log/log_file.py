@@ -26,7 +26,8 @@ class LogFile:
         self._last: weakref.ref[Descriptor] | None = None
 
     def _opened(self) -> Descriptor:
-        # Slices for slow clients may hold the descriptor that was given up: it is used again, one is enough per file.
+        # A FileSlice that is still being sent may keep the dropped descriptor open: reuse it instead of opening the
+        # file a second time.
         descriptor = self._last() if self._last is not None else None
         if descriptor is None:
             descriptor = self._files.open(self.path, os.O_RDWR | (os.O_CREAT if self.is_missing else 0))
@@ -60,12 +61,12 @@ class LogFile:
         self.path = path
 
     def drop(self) -> None:
-        """Give up the descriptor; the next use opens the file again."""
+        """Drop the descriptor; the next use opens the file again."""
         self.used = False
         self._descriptor = None
 
     def close(self) -> None:
-        """Give up the descriptor and the place among the open files; another file may get the path."""
+        """Drop the descriptor, and do not reuse it: another file may get the path."""
         self._last = None
         if self._descriptor is not None:
             self._files.open_files.forget(self)

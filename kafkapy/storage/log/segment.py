@@ -134,7 +134,7 @@ class Segment:
         self.offset_index.load(sizes[OFFSET_INDEX_SUFFIX])
         self.time_index.load(sizes[TIME_INDEX_SUFFIX])
         if self.time_index.last_timestamp == 0 and self._begins_after_1970():
-            # Zeros have replaced the entries: retention would delete the segment.
+            # Zeros have replaced the entries: retention would take the records for old and delete the segment.
             raise CorruptIndexError(f"{self.time_index.path} ends with timestamp 0, the first batch is later")
         self.transaction_index.sanity_check(self.base_offset)
         self.max_timestamp = self.time_index.last_timestamp
@@ -308,7 +308,10 @@ class Segment:
         return None
 
     def _translate_shortest(self, chunk: bytes, position: int, offset: int) -> tuple[int, int] | None:
-        """Translate within a last entry of format 0 that has neither key nor value."""
+        """As ``translate``, for the one case that its loop can't read: an entry shorter than ``_BOUNDS`` at the end.
+
+        It is an entry of format 0 that has neither key nor value.
+        """
         if len(chunk) != SMALLEST_BATCH or position + SMALLEST_BATCH != self.size:
             raise KafkaStorageError(f"{self.log.path} ends before position {self.size}")
         return (position, SMALLEST_BATCH) if _OFFSET.unpack_from(chunk)[0] >= offset else None
@@ -319,7 +322,7 @@ class Segment:
         return length + LOG_OVERHEAD
 
     def batches(self, position: int, end: int) -> Iterator[Batch]:
-        """Yield (position, header, bytes) of each batch from ``position`` to ``end``; see ``batches``."""
+        """Yield (position, header, bytes) of each batch from ``position`` to ``end``: see ``batches.read_batches``."""
         return read_batches(self.log, position, end)
 
     def next_offset(self) -> int:
@@ -330,7 +333,9 @@ class Segment:
         offset = self.base_offset
         start = self.offset_index.last_position
         if start >= self.size and start:
-            raise CorruptRecordError(f"{self.log.path} ends at {self.size}, its index points to {start}")
+            raise CorruptRecordError(
+                f"{self.log.path} has {self.size} bytes, but its offset index points to byte {start}"
+            )
         for _, header, _ in self.batches(start, self.size):
             offset = header.next_offset
         return offset

@@ -10,7 +10,7 @@ A start after an unclean stop reads in this order:
 2. ``kafkapy-metadata.sqlite`` and its journal, without ZooKeeper (``EmbeddedStore.open``).
 3. For each directory ``.kafka_cleanshutdown``, which is missing, then the checkpoints (recovery points, high
    watermarks, log starts), then the names of the folders (``log_directory.survey``). No log is changed before all
-   directories have been read. Worker processes may then do step 4 for some logs (``mending``).
+   directories have been read. Worker processes may then do step 4 for some logs (``parallel_recovery``).
 4. For each log (``load``): complete or remove the ``.swap`` and ``.cleaned`` files of a compaction, remove ``.deleted``
    and temporary files and indexes without a segment (``list_partition``); open the segments with their indexes; load
    the leader epochs; read the segments from the recovery point on; load or rebuild the producers.
@@ -62,7 +62,7 @@ _ABOVE_ALL: Final = EpochEntry(2**31, 2**63)
 
 
 class RecoveredEpochs:
-    """Receives each batch in order; until ``take`` the file stays as it was, so that a crash loses nothing."""
+    """Collects the epochs of the batches, in order; ``take`` writes the file, so that a crash before loses nothing."""
 
     __slots__ = ("_epochs", "_entries", "_in_file", "_end_offset")
 
@@ -78,7 +78,7 @@ class RecoveredEpochs:
         return self._entries[-1].epoch if self._entries else NO_EPOCH
 
     def meet(self, header: BatchHeader) -> None:
-        """Take the epoch of the next batch; batches of formats 0 and 1 have none."""
+        """Add the epoch of the next batch; batches of formats 0 and 1 have none."""
         epoch = header.partition_leader_epoch
         if epoch > self._latest:
             self._take_from_file(EpochEntry(epoch, header.base_offset))
@@ -88,7 +88,7 @@ class RecoveredEpochs:
             self._end_offset = header.next_offset
 
     def _take_from_file(self, met: EpochEntry) -> None:
-        """Take what the file has between the last batch and ``met``."""
+        """Add the file's epochs that begin after the last batch and before the batch of ``met``."""
         for entry in self._in_file:
             if self._end_offset <= entry.start_offset < met.start_offset and self._latest < entry.epoch <= met.epoch:
                 self._entries.append(entry)
@@ -103,16 +103,17 @@ class RecoveredEpochs:
 # Splits a segment whose offsets are too far above its base offset.
 #
 # An index holds offsets as 31 bits above the base. Releases of Apache Kafka before 1.1 compacted segments together that
-# reach further; 2.7 cuts these when it meets them, and so does a recovery here.
+# reach further; 2.7 splits these when it finds them, and so does a recovery here.
 
 
 _PIECE_BYTES: Final = 1024 * 1024
 
 
 def split(log: "Log", segment: Segment, position: int, base_offset: int) -> Segment:
-    """Move the bytes from ``position`` on into a new segment, next in the log's list, whose indexes are not made yet.
+    """Move the bytes from ``position`` on into a new segment, next in the log's list, without building its indexes.
 
-    A crash leaves either state, or the records in both segments: then the new one is used. Raises ``OSError``.
+    A crash leaves the state before or after, or the records in both segments: then the new one is used. Raises
+    ``OSError``.
     """
     files = log.storage.files
     path = f"{log.directory}/{base_offset:020d}{LOG_SUFFIX}"
@@ -142,7 +143,7 @@ class Checkpointed(NamedTuple):
     recovery_point: int = 0
     log_start_offset: int = 0
     high_watermark: int = 0
-    mended: bool = False
+    recovered: bool = False
     """A worker process has recovered the log: its files can be trusted, though they may not be on the disk yet."""
     is_new: bool = False
     """The log is being created: if the disk refuses its files, the creation fails."""
@@ -150,7 +151,7 @@ class Checkpointed(NamedTuple):
     @property
     def is_trusted(self) -> bool:
         """Whether the files can be taken as they are."""
-        return self.clean or self.mended
+        return self.clean or self.recovered
 
 
 def load(log: Log, checkpointed: Checkpointed) -> None:
@@ -158,11 +159,11 @@ def load(log: Log, checkpointed: Checkpointed) -> None:
 
     Raises ``KafkaStorageError`` when the directory has files that must not be changed, ``OSError`` as the disk does.
     """
-    listing = list_partition(log.storage.files, log.directory, keep_deleted=checkpointed.mended)
+    listing = list_partition(log.storage.files, log.directory, keep_deleted=checkpointed.recovered)
     log.producer_state.snapshot_offsets += listing.snapshots
     doubtful = _load_segments(log, listing)
-    _name_cut_segments(log, doubtful, checkpointed)
-    _drop_empty_ends(log)
+    _log_cut_segments(log, doubtful, checkpointed)
+    _drop_empty_tail_segments(log)
     doubtful = [found for found in doubtful if found[0] in log.segments]
     epochs_are_lost = _load_leader_epochs(log, listing.leader_epochs)
     start_offset = _start_offset(log, checkpointed)
@@ -242,7 +243,7 @@ def _begin(log: Log, base_offset: int, *, is_new: bool) -> None:
         log.segments.add(segment)
 
 
-def _drop_empty_ends(log: Log) -> None:
+def _drop_empty_tail_segments(log: Log) -> None:
     """Drop empty last segments if the segment before has offsets from their base offset on."""
     segments = log.segments
     while len(segments) > 1 and not segments.active.size:
@@ -313,8 +314,8 @@ def _load_segments(log: Log, listing: Listing) -> list[tuple[Segment, Exception]
     return doubtful
 
 
-def _name_cut_segments(log: Log, doubtful: list[tuple[Segment, Exception]], checkpointed: Checkpointed) -> None:
-    """Log the closed segments that were on the disk as a whole and have lost batches at their end."""
+def _log_cut_segments(log: Log, doubtful: list[tuple[Segment, Exception]], checkpointed: Checkpointed) -> None:
+    """Log an error for each closed segment that was on the disk as a whole and has lost batches at its end."""
     unknown = {segment for segment, _ in doubtful}
     for segment, next_segment in pairwise(log.segments):
         was_on_disk = checkpointed.is_trusted or next_segment.base_offset <= checkpointed.recovery_point
@@ -331,7 +332,7 @@ def _recover(log: Log, doubtful: list[tuple[Segment, Exception]], checkpointed: 
     for segment, error in doubtful:
         if segment not in beyond:  # not logged for the others: a crash of Apache Kafka leaves zeros in their indexes
             logger.warning("Rebuilding the indexes of %s: %s", segment.log.path, error)
-            _recover_for_good(log, segment)
+            _recover_and_sync(log, segment)
             log.producer_state.map_end_offset = -1  # a snapshot also has batches that compaction has removed
     if beyond:
         _read_again(log, beyond)
@@ -341,13 +342,13 @@ def _recover(log: Log, doubtful: list[tuple[Segment, Exception]], checkpointed: 
         return segments.active.next_offset()
     except CorruptRecordError as error:
         logger.warning("Recovering %s although it was closed: %s", segments.active.log.path, error)
-        _recover_for_good(log, segments.active)
+        _recover_and_sync(log, segments.active)
         return segments.active.next_offset()
 
 
 def _read_again(log: Log, beyond: list[Segment]) -> None:
     """Recover the segments from the recovery point on, up to damage."""
-    # Later snapshots may have batches that a power failure took: if sent again, these would count as duplicates.
+    # Later snapshots may have batches that a power failure removed: sent again, these would count as duplicates.
     log.producer_state.delete_snapshots(above=beyond[0].base_offset)
     epochs = _epochs_again(log, beyond[0].base_offset)
     for segment in beyond:
@@ -358,11 +359,11 @@ def _read_again(log: Log, beyond: list[Segment]) -> None:
     epochs.take(may_wait=log.storage.puts_off)
 
 
-def _recover_for_good(log: Log, segment: Segment) -> None:
+def _recover_and_sync(log: Log, segment: Segment) -> None:
     """As ``recover_segment``, below the recovery point, where no later start checks for lost writes.
 
-    The new indexes get their names when they are on the disk; until then the wrong ones stay, which a start detects.
-    On a full disk the new ones stay in memory.
+    The new indexes are renamed to their names when they are on the disk; until then the wrong ones keep these names,
+    and a start detects them. On a full disk the new ones stay in memory.
     """
     files = log.storage.files
     indexes: list[Index | TransactionIndex] = [segment.offset_index, segment.time_index, segment.transaction_index]
@@ -451,7 +452,7 @@ def _write_again(log: Log, segment: Segment, content: memoryview, position: int)
         segment.log.write_at(content, position)
     except OSError as error:
         put_off(log, error)
-        log.durability.doubt()
+        log.durability.rewrite_at_next_flush()
 
 
 class _OvertakenError(CorruptRecordError):

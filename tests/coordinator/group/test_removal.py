@@ -84,7 +84,7 @@ def test_an_empty_group_without_offsets_stays_if_no_offset_may_be_deleted() -> N
 
 
 @pytest.mark.parametrize("state", ["PreparingRebalance", "CompletingRebalance", "Stable"])
-def test_offsets_that_members_read_stay(state: str) -> None:
+def test_offset_delete_refuses_subscribed_topics(state: str) -> None:
     world, member_id = states_world(state)
     world.group().offsets.replay(OTHER, 0, world.committed(1))
     assert finish(world.coordinator.delete_offsets("g", [TP, OTHER])) == (0, {TP: 86, OTHER: 0})
@@ -135,10 +135,10 @@ def test_offsets_expire_by_their_own_age() -> None:
     world.commit(1)
     world.clock.advance(1)
     world.commit(1, tp=OTHER)
-    finish(world.coordinator._removal.expire(1))
+    finish(world.coordinator._remover.expire(1))
     assert list(world.group().offsets.committed) == [OTHER]
     world.clock.advance(1)
-    finish(world.coordinator._removal.expire(1))
+    finish(world.coordinator._remover.expire(1))
     assert not world.has_group()
 
 
@@ -149,7 +149,7 @@ def test_many_groups_and_offsets_expire_in_pieces() -> None:
     for number in range(3 * OFFSETS_IN_A_BATCH):
         world.commit(1, tp=TopicPartition("t", number))
     world.clock.advance(1)
-    steps = world.coordinator._removal.expire(1)
+    steps = world.coordinator._remover.expire(1)
     for _ in range(70):
         next(steps)
     assert sum(world.has_group(f"g{number}") for number in range(100)) == 30  # the first piece, and some of the second
@@ -164,7 +164,7 @@ def test_expiry_ends_for_an_unloaded_partition() -> None:
     for number in range(2):
         world.commit(1, group_id=f"g{number}")
     world.clock.advance(1)
-    steps = world.coordinator._removal.expire(1)
+    steps = world.coordinator._remover.expire(1)
     next(steps)
     written = len(world.log.batches)
     world.resign(PARTITION, 1)

@@ -115,7 +115,7 @@ def test_a_broker_that_wants_to_stop(broker_id: int, epoch: int, error_code: int
     run(scenario())
 
 
-def test_what_a_broker_still_leads_is_listed(tmp_path: Path) -> None:
+def test_controlled_shutdown_lists_the_partitions_still_led(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path, serves_brokers=True) as broker:
             client = await Client.connect(broker)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafkapy.storage.inspection.findings import ERROR, Findings
-from kafkapy.storage.inspection.index_checks import MENDED, OffsetIndexCheck, TimeIndexCheck
+from kafkapy.storage.inspection.index_checks import REBUILT, OffsetIndexCheck, TimeIndexCheck
 from kafkapy.storage.inspection.log_scan import LogScan
 from kafkapy.storage.io.files import Files
 from tests.storage.inspection.support import OFFSET_ENTRY, TIME_ENTRY, check, said
@@ -56,7 +56,7 @@ def test_wrong_offsets(tmp_path: Path, entries: list[tuple[int, int]], message: 
     (found,) = _offsets(tmp_path, *entries)
     assert (found.severity, found.message) == (ERROR, message)
     (warned,) = _offsets(tmp_path, *entries, is_settled=False)
-    assert (warned.severity, warned.message) == ("warning", message + MENDED)
+    assert (warned.severity, warned.message) == ("warning", message + REBUILT)
 
 
 def test_an_index_of_broken_size(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_wrong_times(tmp_path: Path, entries: list[tuple[int, int]], message: st
     (found,) = _times(tmp_path, *entries)
     assert (found.severity, found.message) == (ERROR, message)
     (warned,) = _times(tmp_path, *entries, is_settled=False)
-    assert (warned.severity, warned.message) == ("warning", message + MENDED)
+    assert (warned.severity, warned.message) == ("warning", message + REBUILT)
 
 
 def test_a_closed_segments_index_must_have_its_largest_timestamp(tmp_path: Path) -> None:

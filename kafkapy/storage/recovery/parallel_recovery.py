@@ -1,8 +1,8 @@
-"""Recovery on all processors: after an unclean stop with much to read, worker processes recover many logs at a time.
+"""Parallel recovery: after an unclean stop with much to read, worker processes recover many logs at a time.
 
-A worker process opens a log as a start after an unclean stop does and leaves its files as a clean stop would
-(``mending_job``); the broker then opens the log without reading it again. A log that a worker process could not recover
-is recovered by the broker, which gets the same error.
+A worker process opens a log as a start after an unclean stop does, and its files are afterwards as after a clean stop
+(``recovery_job``); the broker then opens the log without reading it again. If a worker process can't recover a log, the
+broker does it, and gets the same error.
 """
 
 import asyncio
@@ -26,21 +26,24 @@ if TYPE_CHECKING:
 logger: Final = logging.getLogger(__name__)
 
 WORTH_BYTES: Final = 64 * 1024 * 1024
-"""Fewer bytes are read by the broker itself: it reads a gigabyte per second, and starting a process takes time."""
+"""The smallest number of bytes to read for which worker processes are started.
+
+The broker itself reads a gigabyte per second, and starting a process takes time."""
 JOB_BYTES: Final = 64 * 1024 * 1024
-JOB: Final = "kafkapy.storage.recovery.mending_job"
+"""The number of bytes to read after which a job gets no further log."""
+JOB: Final = "kafkapy.storage.recovery.recovery_job"
 
 
 class Progress(NamedTuple):
-    """The progress of a recovery."""
+    """The progress of a recovery: bytes read, bytes to read, and the number of logs."""
 
     done_bytes: int
     total_bytes: int
     logs: int
 
 
-class Damaged(NamedTuple):
-    """A log to recover, and the number of its bytes to read."""
+class UncleanLog(NamedTuple):
+    """A log to recover; ``size`` is the number of its bytes to read."""
 
     partition: TopicPartition
     found: Found
@@ -61,11 +64,11 @@ async def load_in_parallel(
 ) -> None:
     """As ``LogManager.load``, after its ``lock``; the event loop stays free during a large recovery."""
     found = survey(logs)
-    mended = await mend(logs, found, config_of, processes=processes, report=report)
-    load_found(logs, found, config_of, mended)
+    recovered = await recover_in_workers(logs, found, config_of, processes=processes, report=report)
+    load_found(logs, found, config_of, recovered)
 
 
-async def mend(
+async def recover_in_workers(
     logs: "LogManager",
     found: Sequence[Found],
     config_of: Callable[[str], LogConfig],
@@ -74,20 +77,22 @@ async def mend(
     report: Callable[[Progress], object],
 ) -> set[TopicPartition]:
     """Recover the logs of unclean directories in worker processes, if there is enough to read; return these logs."""
-    damaged = [each for directory in found if not directory.clean for each in _damaged(logs.storage.files, directory)]
-    total = sum(each.size for each in damaged)
+    unclean = [
+        each for directory in found if not directory.clean for each in _unclean_logs(logs.storage.files, directory)
+    ]
+    total = sum(each.size for each in unclean)
     if total < WORTH_BYTES:
         return set()
-    bundles = list(_bundles(sorted(damaged, key=lambda each: -each.size)))
+    bundles = list(_bundles(sorted(unclean, key=lambda each: -each.size)))
     loop = asyncio.get_running_loop()
     began_s, done = logs.storage.clock.monotonic_s(), 0
 
     def progressed(facts: Facts) -> None:
         nonlocal done
         done += facts["bytes"]
-        report(Progress(min(done, total), total, len(damaged)))
+        report(Progress(min(done, total), total, len(unclean)))
 
-    report(Progress(0, total, len(damaged)))
+    report(Progress(0, total, len(unclean)))
     with WorkerPool(min(processes, len(bundles))) as pool:
         jobs: list[Job] = [
             pool.submit(
@@ -96,14 +101,16 @@ async def mend(
             for bundle in bundles
         ]
         outcomes = await asyncio.gather(*(asyncio.wrap_future(job.future) for job in jobs), return_exceptions=True)
-    mended = _mended(bundles, outcomes)
+    recovered = _recovered(bundles, outcomes)
     took_s = logs.storage.clock.monotonic_s() - began_s
-    logger.info("Recovered %d logs, %.1f GB, in %.1f s", len(mended), total / 1e9, took_s)
-    return mended
+    logger.info("Recovered %d logs, %.1f GB, in %.1f s", len(recovered), total / 1e9, took_s)
+    return recovered
 
 
-def _mended(bundles: Sequence[Sequence[Damaged]], outcomes: Sequence[Facts | BaseException]) -> set[TopicPartition]:
-    mended = set()
+def _recovered(
+    bundles: Sequence[Sequence[UncleanLog]], outcomes: Sequence[Facts | BaseException]
+) -> set[TopicPartition]:
+    recovered = set()
     for bundle, outcome in zip(bundles, outcomes, strict=True):
         if isinstance(outcome, BrokerError | OSError):
             logger.warning(
@@ -112,11 +119,11 @@ def _mended(bundles: Sequence[Sequence[Damaged]], outcomes: Sequence[Facts | Bas
         elif isinstance(outcome, BaseException):
             raise outcome
         else:
-            mended |= {each.partition for each in bundle}
-    return mended
+            recovered |= {each.partition for each in bundle}
+    return recovered
 
 
-def _damaged(files: Files, found: Found) -> Iterator[Damaged]:
+def _unclean_logs(files: Files, found: Found) -> Iterator[UncleanLog]:
     for partition in found.partitions:
         try:
             listing = files.list_directory(found.directory.partition_path(partition))
@@ -124,11 +131,11 @@ def _damaged(files: Files, found: Found) -> Iterator[Damaged]:
             continue  # opening the log will raise the error
         size = _bytes_beyond(listing, found.checkpointed(partition).recovery_point)
         if size:
-            yield Damaged(partition, found, size)
+            yield UncleanLog(partition, found, size)
 
 
 def _bytes_beyond(listing: Sequence[tuple[str, int]], recovery_point: int) -> int:
-    """Return the bytes of the segments that reach beyond ``recovery_point``."""
+    """Return the number of bytes in the segments that reach beyond ``recovery_point``."""
     segments = [
         (int(name[:BASE_DIGITS]), size)
         for name, size in listing
@@ -138,10 +145,10 @@ def _bytes_beyond(listing: Sequence[tuple[str, int]], recovery_point: int) -> in
     return sum(size for base, size in segments if base >= floor)
 
 
-def _bundles(damaged: Sequence[Damaged]) -> Iterator[list[Damaged]]:
-    bundle: list[Damaged] = []
+def _bundles(unclean: Sequence[UncleanLog]) -> Iterator[list[UncleanLog]]:
+    bundle: list[UncleanLog] = []
     size = 0
-    for each in damaged:
+    for each in unclean:
         bundle.append(each)
         size += each.size
         if size >= JOB_BYTES:
@@ -151,7 +158,7 @@ def _bundles(damaged: Sequence[Damaged]) -> Iterator[list[Damaged]]:
         yield bundle
 
 
-def _arguments(logs: "LogManager", bundle: Sequence[Damaged], config_of: Callable[[str], LogConfig]) -> Facts:
+def _arguments(logs: "LogManager", bundle: Sequence[UncleanLog], config_of: Callable[[str], LogConfig]) -> Facts:
     return {
         "producer_expiration_ms": logs.storage.producer_expiration_ms,
         "logs": [

@@ -8,7 +8,7 @@ import pytest
 
 from kafkapy.config.log_config import LogConfig
 from kafkapy.storage.io.worker import JobCancelledError, JobContext, Output
-from kafkapy.storage.recovery.mending_job import LoopLessClock, run
+from kafkapy.storage.recovery.recovery_job import LoopLessClock, run
 from tests.storage.support import batch, fill, open_log
 
 CONFIG = LogConfig(segment_bytes=2000, cleanup_policy=("compact", "delete"))

@@ -1,7 +1,7 @@
 """The worker process's part of a recovery: recovers logs and writes their files, so that the broker can trust them.
 
-Then indexes, snapshots and epochs are in the files, and bytes that were no batch are cut off. If the worker process
-dies, the files are as after another unclean stop.
+Afterwards the index, snapshot and leader-epoch files are complete, and each log is cut after its last valid batch. If
+the worker process is killed, the files are as after another unclean stop.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,11 +17,11 @@ from kafkapy.types import TopicPartition
 
 class _Never:
     def cancel(self) -> None:
-        """Do nothing: there is no timer."""
+        """Do nothing: the timer never fires."""
 
 
 class LoopLessClock(SystemClock):
-    """A clock without timers: the broker removes the files that are to be removed later."""
+    """A clock whose timers never fire. Delayed file removal is left to the broker process."""
 
     __slots__ = ()
 

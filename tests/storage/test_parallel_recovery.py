@@ -13,8 +13,8 @@ from kafkapy.storage.io.worker import JobCancelledError
 from kafkapy.storage.io.worker_pool import Job, JobFailedError, WorkerDiedError, WorkerPool
 from kafkapy.storage.log.log import Storage
 from kafkapy.storage.log_directory import LogManager
-from kafkapy.storage.recovery import mending
-from kafkapy.storage.recovery.mending import Progress, default_processes
+from kafkapy.storage.recovery import parallel_recovery
+from kafkapy.storage.recovery.parallel_recovery import Progress, default_processes
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
 from tests.storage.broken_disk import BrokenDisk
@@ -49,7 +49,7 @@ def _crashed(path: Path) -> None:
 def _load(manager: LogManager, report: list[Progress], processes: int = 2) -> None:
     async def scenario() -> None:
         manager.lock()
-        await mending.load_in_parallel(manager, lambda _: CONFIG, processes=processes, report=report.append)
+        await parallel_recovery.load_in_parallel(manager, lambda _: CONFIG, processes=processes, report=report.append)
         await asyncio.sleep(0)
 
     asyncio.run(scenario())
@@ -57,8 +57,8 @@ def _load(manager: LogManager, report: list[Progress], processes: int = 2) -> No
 
 @pytest.fixture(autouse=True)
 def _small_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mending, "WORTH_BYTES", 1)
-    monkeypatch.setattr(mending, "JOB_BYTES", 10_000)
+    monkeypatch.setattr(parallel_recovery, "WORTH_BYTES", 1)
+    monkeypatch.setattr(parallel_recovery, "JOB_BYTES", 10_000)
 
 
 def _state(manager: LogManager) -> list[object]:
@@ -98,8 +98,8 @@ def test_workers_leave_the_files_that_the_broker_would(tmp_path: Path, caplog: p
 
 def test_little_to_recover_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _crashed(tmp_path)
-    monkeypatch.setattr(mending, "WORTH_BYTES", 1_000_000)
-    monkeypatch.setattr(mending, "WorkerPool", None)
+    monkeypatch.setattr(parallel_recovery, "WORTH_BYTES", 1_000_000)
+    monkeypatch.setattr(parallel_recovery, "WorkerPool", None)
     reports: list[Progress] = []
     _load(_manager(tmp_path), reports)
     assert reports == []
@@ -112,7 +112,7 @@ def _fail(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
             job.future.set_exception(error)
             return job
 
-    monkeypatch.setattr(mending, "WorkerPool", Failing)
+    monkeypatch.setattr(parallel_recovery, "WorkerPool", Failing)
 
 
 @pytest.mark.parametrize("error", [JobFailedError("no"), WorkerDiedError("gone"), OSError(errno.EIO, "broken")])
@@ -145,9 +145,9 @@ def test_a_folder_that_can_not_be_listed_fails_when_it_is_opened(tmp_path: Path)
 
 def test_only_segments_beyond_the_recovery_point_are_counted() -> None:
     listing = [(f"{base:020d}.log", 10) for base in (5, 10, 20)] + [("x.log", 99), (f"{0:020d}.index", 99)]
-    sizes = [mending._bytes_beyond(listing, point) for point in (0, 5, 12, 20, 10**15)]
+    sizes = [parallel_recovery._bytes_beyond(listing, point) for point in (0, 5, 12, 20, 10**15)]
     assert sizes == [30, 30, 20, 10, 10]
-    assert mending._bytes_beyond([], 0) == 0
+    assert parallel_recovery._bytes_beyond([], 0) == 0
 
 
 def test_the_processors_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
