@@ -137,7 +137,7 @@ def _stopped(cluster: Cluster, broker: int) -> None:
 
 
 @pytest.mark.parametrize("end", [_killed, _stopped])
-def test_nothing_acknowledged_is_lost_when_each_broker_ends_in_turn(
+def test_acknowledged_records_survive_the_end_of_each_broker(
     cluster: Cluster, end: Callable[[Cluster, int], None]
 ) -> None:
     create(cluster)

@@ -160,7 +160,7 @@ def _is_whole(cluster: Cluster, topics: dict[str, int]) -> bool:
     )
 
 
-def test_nothing_acknowledged_is_lost_or_doubled() -> None:
+def test_acknowledged_records_are_there_once() -> None:
     chance = random.Random(SEED)
     print(f"KAFKAPY_CLUSTER_SEED={SEED}")
     with ZooKeeper() as zookeeper, Cluster(zookeeper) as cluster:

@@ -265,7 +265,7 @@ class ReplicaManager:
             self.purgatory.check(partition.topic_partition)
 
     def shrink_in_sync_sets(self) -> Steps[None]:
-        """Propose ISRs without the followers that lag; called each ``replica.lag.time.max.ms`` / 2. A step is some partitions.
+        """Propose ISRs without the followers that lag; called each ``replica.lag.time.max.ms`` / 2 in steps.
 
         A follower outside of them that had caught up stops counting for the high watermark when it lags for too long.
         """

@@ -289,6 +289,6 @@ def test_whether_a_write_was_done(
         ("/consumers", [(31, "world", "anyone")]),
     ],
 )
-def test_who_may_do_what_with_protected_nodes(path: str, expected: list[tuple[int, str, str]]) -> None:
+def test_the_acls_of_protected_nodes(path: str, expected: list[tuple[int, str, str]]) -> None:
     assert [(each.perms, *each.id) for each in access_list(path, secure=True)] == expected
     assert [(each.perms, *each.id) for each in access_list(path, secure=False)] == [(31, "world", "anyone")]

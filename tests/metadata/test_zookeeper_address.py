@@ -15,7 +15,7 @@ def test_addresses(text: str, servers: str, chroot: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "h", "h:x", ":1", "h:1,", "h:1//a", "/a"])
-def test_what_is_no_address(text: str) -> None:
+def test_an_address_that_cannot_be_parsed_is_refused(text: str) -> None:
     with pytest.raises(InvalidConfigError, match="write host:port or host:port/chroot"):
         ZooKeeperAddress.parse(text)
 

@@ -28,7 +28,7 @@ def _read(chroot: str = "/kafka") -> MetadataTree:
 
 
 @pytest.mark.parametrize("chroot", ["", "/kafka", "/a/b"])
-def test_what_is_written_is_read_again(server: FakeZooKeeper, chroot: str) -> None:
+def test_an_exported_tree_is_imported_unchanged(server: FakeZooKeeper, chroot: str) -> None:
     assert _read(chroot) == MetadataTree({})
     _write(tree(), chroot)
     found = _read(chroot)
@@ -38,7 +38,7 @@ def test_what_is_written_is_read_again(server: FakeZooKeeper, chroot: str) -> No
     assert changes(without("/brokers/topics/flights", "/config/users/bob"), _read(chroot)) == []
 
 
-def test_what_belongs_to_running_brokers_is_left(server: FakeZooKeeper) -> None:
+def test_nodes_of_running_brokers_are_kept(server: FakeZooKeeper) -> None:
     for path, data in NODES.items():
         if path not in server.tree.nodes:
             server.put(path, data)

@@ -299,7 +299,7 @@ class ConnectionContract:
 
         self.run(scenario)
 
-    def test_nothing_is_done_twice_or_lost_while_connections_break(self) -> None:
+    def test_broken_connections_lose_and_repeat_no_write(self) -> None:
         async def scenario(its: Scene) -> None:
             chance = random.Random(7)
             is_over = False

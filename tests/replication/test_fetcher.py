@@ -536,7 +536,7 @@ def test_a_session_that_the_leader_has_lost_begins_anew(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_what_the_disk_refuses_is_fetched_again(
+def test_records_that_the_disk_refuses_are_fetched_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario(pair: Pair) -> None:

@@ -389,7 +389,7 @@ class Corrupting:
         """Nothing waits."""
 
 
-def test_what_arrives_corrupt_is_fetched_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_corrupt_records_are_fetched_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async with brokers(tmp_path, 1) as cluster:
             corrupting = Corrupting(3)

@@ -48,14 +48,14 @@ def test_the_maximal_set_holds_what_is_proposed_and_what_is_being_dropped() -> N
     assert InSyncReplicas((1, 2), (1,)).maximal == {1, 2}
 
 
-def test_who_is_lagging() -> None:
+def test_a_follower_lags_after_the_time_limit() -> None:
     remotes = [replica(2, 10, 0), replica(3, 9, 9500), replica(4, 9, 0), replica(5, 0, 0)]
     isr = InSyncReplicas((1, 2, 3, 4))
     assert lagging(isr, remotes, 10, now_ms=10_000, lag_max_ms=LAG) == (4,)
     assert lagging(InSyncReplicas((1, 2, 3, 4), (1, 2, 3)), remotes, 10, now_ms=10_000, lag_max_ms=LAG) == ()
 
 
-def test_who_may_join() -> None:
+def test_a_follower_joins_when_it_has_the_records_of_the_epoch() -> None:
     isr = InSyncReplicas((1, 2))
 
     def joins(end: int, isr: InSyncReplicas = isr, broker_id: int = 3) -> bool:
@@ -72,7 +72,7 @@ def test_who_may_join() -> None:
     st.frozensets(st.integers(1, 5)),
     st.integers(0, 50),
 )  # fmt: skip
-def test_nothing_above_the_high_watermark_is_missing_where_it_counts(
+def test_in_sync_replicas_have_all_records_below_the_high_watermark(
     found: list[tuple[int, int, int]], maximal: frozenset[int], end: int
 ) -> None:
     remotes = [replica(*one) for one in found]

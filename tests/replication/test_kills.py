@@ -71,7 +71,7 @@ def _values(content: bytes) -> dict[int, bytes | None]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
-def test_what_was_acknowledged_outlives_the_brokers(tmp_path: Path, seed: int) -> None:
+def test_acknowledged_records_survive_killed_brokers(tmp_path: Path, seed: int) -> None:
     async def scenario() -> None:
         chance = random.Random(seed)
         async with brokers(tmp_path, 1, 2, 3) as cluster:

@@ -87,7 +87,7 @@ def test_ids_are_generated_and_kept(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_what_keeps_a_broker_from_starting_leaves_nothing_open(tmp_path: Path) -> None:
+def test_a_failed_start_leaves_no_connection_open(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with ZooKeeperServer() as zookeeper, ZooKeeperServer() as other:
             async with _broker(tmp_path, zookeeper, 1):
