@@ -21,6 +21,10 @@ RECORDS = 40
 """Acknowledged between two moves, at least."""
 
 
+AT_ONCE = {"controlled__shutdown__max__retries": "1"}
+"""The last broker of the cluster that stops finds no other leader."""
+
+
 async def move(cluster: Brokers, *replicas: int) -> None:
     """Both partitions move to these brokers; returns when the request is answered."""
     client = await Client.connect(cluster.controller)
@@ -61,7 +65,7 @@ async def same_and_complete(cluster: Brokers, producer: Producer, *replicas: int
 
 def test_nothing_is_lost_when_partitions_move(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with brokers(tmp_path, 1, 2, 3) as cluster:
+        async with brokers(tmp_path, 1, 2, 3, **AT_ONCE) as cluster:
             await cluster.create_topic(1, 2, partitions=2, min__insync__replicas="2", file__delete__delay__ms="1")
             producer = Producer(cluster)
             producing = asyncio.create_task(producer.run())
@@ -87,7 +91,7 @@ def test_a_broker_dies_while_partitions_move(tmp_path: Path, victim: int) -> Non
     """Broker 1 is the controller and gives its replicas away, 2 keeps its own, 3 gets new ones."""
 
     async def scenario() -> None:
-        async with brokers(tmp_path, 1, 2, 3) as cluster:
+        async with brokers(tmp_path, 1, 2, 3, **AT_ONCE) as cluster:
             await cluster.create_topic(1, 2, partitions=2, file__delete__delay__ms="1")
             producer = Producer(cluster)
             producing = asyncio.create_task(producer.run())
