@@ -1,6 +1,8 @@
 """The command-line tools of Apache Kafka 2.7.2 that talk to ZooKeeper itself, on the tree of kafkapy brokers."""
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin._config import ConfigResource
@@ -64,3 +66,35 @@ def test_the_shell(cluster: Cluster) -> None:
     assert "[1, 2, 3]" in shell("ls", f"{cluster.chroot}/brokers/ids")
     assert '"endpoints":["PLAINTEXT://127.0.0.1:' in shell("get", f"{cluster.chroot}/brokers/ids/2")
     assert f'"brokerid":{cluster.controller(1)}' in shell("get", f"{cluster.chroot}/controller")
+
+
+@pytest.mark.parametrize("through", ["a broker", "the ZooKeeper"])
+def test_reassignment(cluster: Cluster, tmp_path: Path, through: str) -> None:
+    topic = "moved-through-" + through.rpartition(" ")[2].lower()
+    topics = ("--zookeeper", cluster.zookeeper_connect, "--topic", topic)
+    TOOLS.run("TopicCommand", "--create", *topics, "--replica-assignment", "1:2,2:1")
+    eventually(lambda: all(len(cluster.led(number, topic)) == 2 for number in cluster.brokers))
+    cluster.produce(2, topic, [b"%d" % number for number in range(20)], range(2))
+    moves = [{"topic": topic, "partition": index, "replicas": [2, 3]} for index in range(2)]
+    path = tmp_path / "moves.json"
+    path.write_text(json.dumps({"version": 1, "partitions": moves}))
+    controller = cluster.brokers[cluster.controller(1)]
+    where = ("--bootstrap-server", controller.bootstrap)
+    if through == "the ZooKeeper":
+        where = ("--zookeeper", cluster.zookeeper_connect)
+    command = (*where, "--reassignment-json-file", str(path))
+    assert "Successfully started partition reassignments" in TOOLS.run(
+        "ReassignPartitionsCommand", *command, "--execute"
+    )
+    eventually(lambda: set(cluster.leaders(1, topic).values()) == {2})
+    eventually(
+        lambda: all(
+            (sorted(found.replicas), sorted(found.isrs)) == ([2, 3], [2, 3])
+            for found in cluster.metadata(3).topics[topic].partitions.values()
+        )
+    )
+    eventually(lambda: cluster.node("/admin/reassign_partitions") is None)
+    verified = TOOLS.run("ReassignPartitionsCommand", *command, "--verify", "--preserve-throttles")
+    assert verified.count("is complete") == 2
+    if through == "a broker":
+        assert "No partition reassignments found" in TOOLS.run("ReassignPartitionsCommand", *where, "--list")

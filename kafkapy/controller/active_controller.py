@@ -10,6 +10,7 @@ from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.controller.context import ControllerContext, ControllerWriter, LiveBroker, Replica
 from kafkapy.controller.leader_elections import LeaderElections
 from kafkapy.controller.partition_machine import PartitionMachine, decoded_state
+from kafkapy.controller.reassignment import Reassignments
 from kafkapy.controller.replica_machine import ReplicaMachine
 from kafkapy.controller.requests import Outgoing, PeerQueues, RequestBatch
 from kafkapy.controller.states import PartitionState
@@ -35,6 +36,7 @@ from kafkapy.metadata.znodes import (
     LogDirEventNotificationZNode,
     PartitionStateZNode,
     PreferredElectionZNode,
+    ReassignPartitionsZNode,
     ReplicaAssignment,
     TopicsZNode,
     TopicZNode,
@@ -68,6 +70,7 @@ class Watchers:
         self.deletions = watcher("deletions")
         self.log_dir_events = watcher("log directories")
         self.preferred_elections = watcher("preferred leaders")
+        self.reassignments = watcher("reassignments")
         self.isr_changes = watcher("in-sync replicas")
 
 
@@ -97,9 +100,10 @@ class ActiveController:
         self._replicas = ReplicaMachine(context, self._partitions, batch)
         self._deletion = TopicDeletion(context, writer, self._replicas, batch, self._flush)
         self.elections = LeaderElections(context, writer, self._partitions, self._replicas, batch, self._flush)
+        self.reassignments = Reassignments(context, writer, self._partitions, self._replicas, batch, self._flush)
 
     async def start_as_controller(self) -> None:
-        """Load the cluster's state, send it to all brokers, bring replicas online, continue unfinished deletions."""
+        """Load the cluster's state, send it to all brokers, bring replicas online, continue what is unfinished."""
         await self._delete_notifications()
         await self._store.children(LogDirEventNotificationZNode.PATH, self._watchers.log_dir_events)
         await self._store.children(IsrChangeNotificationZNode.PATH, self._watchers.isr_changes)
@@ -116,6 +120,8 @@ class ActiveController:
         await self._flush()
         await self._partitions.trigger_online()
         await self._flush()
+        await self.reassignments.resume()
+        await self.reassignments_requested()
         await self.deletions_changed()
         await self.preferred_leaders_requested()
 
@@ -177,12 +183,19 @@ class ActiveController:
             unknown = topics
         await self._writer.write([Delete(DeleteTopicZNode.path(topic)) for topic in unknown])
         await self._deletion.enqueue(topic for topic in topics if topic not in unknown)
+        await self.reassignments.topics_are_going()
 
     async def preferred_leaders_requested(self) -> None:
         """The znode of the legacy tool for preferred leaders has been written or deleted; elect if it is there."""
         path = PreferredElectionZNode.PATH
         if await self._store.exists(path, self._watchers.preferred_elections) is not None:
             await self.elections.elect_requested()
+
+    async def reassignments_requested(self) -> None:
+        """The znode of the legacy tool for reassignments has been written or deleted; serve it if it is there."""
+        path = ReassignPartitionsZNode.PATH
+        if await self._store.exists(path, self._watchers.reassignments) is not None:
+            await self.reassignments.serve_requests()
 
     async def log_directories_failed(self) -> None:
         """Data directories of brokers have failed: the brokers' LeaderAndIsr responses show the lost replicas."""
@@ -203,6 +216,7 @@ class ActiveController:
         if known:
             self.context.leadership.update(await self._partitions.read_states(known))
             await self._send_metadata(self.context.brokers, known)
+            await self.reassignments.complete(known)
         await self._writer.write([Delete(path) for path in notes])
 
     async def _read_notes(self, parent: str, watch: Watch, decode: Callable[[bytes | None], _Note]) -> dict[str, _Note]:
@@ -282,7 +296,8 @@ class ActiveController:
                 await pause()
                 replica = Replica(TopicPartition(topic.topic_name, state.partition_index), outgoing.broker)
                 code = response.error_code or errors.get(replica.partition, 0)
-                (failed if code else done).append(replica)
+                if self._is_going(replica):  # nothing waits for the response after a reassignment
+                    (failed if code else done).append(replica)
         if failed:
             await self._deletion.failed(failed)
         await self._deletion.deleted(done)
@@ -318,6 +333,7 @@ class ActiveController:
         await self._flush()
         await self._partitions.trigger_online()
         await self._flush()
+        await self.reassignments.resume(brokers)
         await self._deletion.broker_is_back(brokers)
 
     async def _brokers_failed(self, brokers: Sequence[int]) -> None:

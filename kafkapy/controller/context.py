@@ -50,6 +50,8 @@ class ControllerContext:
         self.on_offline_directories: dict[int, set[TopicPartition]] = {}
         """By live broker, the partitions whose data directories have failed, by its responses to LeaderAndIsr."""
         self.assignments: dict[str, dict[int, ReplicaAssignment]] = {}
+        self.reassigning: dict[TopicPartition, None] = {}
+        """The partitions whose assignments name replicas that come or go."""
         self.leadership: dict[TopicPartition, LeaderIsr] = {}
         self.topics_to_delete: set[str] = set()
         self.partition_states: dict[TopicPartition, PartitionState] = {}
@@ -63,6 +65,19 @@ class ControllerContext:
     def assign(self, topic: str, partitions: Mapping[int, ReplicaAssignment]) -> None:
         """Remember (replacing) the assignment of a topic."""
         self.assignments[topic] = dict(partitions)
+        for index, assignment in partitions.items():
+            self._note_reassignment(TopicPartition(topic, index), assignment)
+
+    def reassign(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
+        """Remember the assignment of one partition of a known topic."""
+        self.assignments[partition.topic][partition.partition] = assignment
+        self._note_reassignment(partition, assignment)
+
+    def _note_reassignment(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
+        if assignment.is_reassigning:
+            self.reassigning[partition] = None
+        else:
+            self.reassigning.pop(partition, None)
 
     def assignment(self, partition: TopicPartition) -> ReplicaAssignment:
         """The replicas of ``partition``; none if it is not known."""
@@ -149,6 +164,7 @@ class ControllerContext:
         """Forget everything about a topic."""
         for partition in self.partitions([topic]):
             self.leadership.pop(partition, None)
+            self.reassigning.pop(partition, None)
             self.partition_states.pop(partition, None)
             for broker in self.assignment(partition).replicas:
                 self.replica_states.pop(Replica(partition, broker), None)

@@ -129,9 +129,16 @@ class Controller:
 
         Raises what that raises, and ``NotControllerError``.
         """
-        return await self.ask(
-            "in-sync replicas of a leader", lambda active: active.alter_isr(broker, broker_epoch, proposals)
-        )
+
+        async def alter(active: ActiveController) -> IsrAnswers:
+            answers = await active.alter_isr(broker, broker_epoch, proposals)
+            moving = active.reassignments.moving(answers)
+            if moving:  # a reassignment may be complete; the leader gets its answer first
+                event = self._while_active(active, lambda: active.reassignments.complete(moving))
+                self._events.put_nowait(("moving replicas", event))
+            return answers
+
+        return await self.ask("in-sync replicas of a leader", alter)
 
     async def start(self) -> None:
         """Take part in the election; returns when there is a controller and, if it is this broker, it has started."""
@@ -263,6 +270,7 @@ class Controller:
             "partitions": lambda: active.partitions_changed(topic),
             "deletions": active.deletions_changed,
             "log directories": active.log_directories_failed,
+            "reassignments": active.reassignments_requested,
             "preferred leaders": active.preferred_leaders_requested,
             "in-sync replicas": active.isr_changed,
         }

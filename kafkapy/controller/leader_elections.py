@@ -109,7 +109,12 @@ class LeaderElections:
         await self._writer.write([Delete(PreferredElectionZNode.PATH)])
 
     async def balance(self, tolerated_percentage: int) -> None:
-        """Give leadership back to preferred leaders, for each broker that has lost more than this share of it."""
+        """Give leadership back to preferred leaders, for each broker that has lost more than this share of it.
+
+        While the replicas of any partition move, nothing is done, as in Kafka.
+        """
+        if self._context.reassigning:
+            return
         preferring: dict[int, list[TopicPartition]] = {}
         for partition in self._context.partitions():
             await pause()

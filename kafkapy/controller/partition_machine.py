@@ -105,6 +105,17 @@ class PartitionMachine:
         while remaining:
             remaining = await self._elect_once(remaining, election)
 
+    async def next_epoch(self, partitions: Sequence[TopicPartition]) -> None:
+        """Take the next leader epoch for each partition that has a state; leader and ISR stay. Sends nothing."""
+        remaining = list(partitions)
+        while remaining:
+            following = {}
+            for partition, state in (await self.read_states(remaining)).items():
+                await pause()
+                epoch = state.leader_epoch + 1
+                following[partition] = state._replace(leader_epoch=epoch, controller_epoch=self._context.epoch)
+            remaining = await self.write_states(following, self._context.leadership.__setitem__)
+
     async def _start_new(self, partitions: Sequence[TopicPartition]) -> None:
         states: dict[TopicPartition, LeaderIsr] = {}
         for partition in partitions:

@@ -62,7 +62,7 @@ class RequestBatch:
         self._leader_and_isr: dict[int, dict[TopicPartition, bool]] = {}
         self._metadata_partitions: dict[TopicPartition, None] = {}
         self._metadata_brokers: set[int] = set()
-        self._stop: dict[int, dict[TopicPartition, bool]] = {}
+        self._stop: dict[int, dict[TopicPartition, tuple[int, bool]]] = {}
 
     def add_leader_and_isr(self, brokers: Iterable[int], partition: TopicPartition, *, is_new: bool = False) -> None:
         """Send the partition's leader to these replicas, and its metadata to all brokers."""
@@ -79,10 +79,14 @@ class RequestBatch:
         self._metadata_partitions.update((found, None) for found in partitions if found in leadership)
 
     def add_stop_replica(self, replica: Replica, *, delete: bool) -> None:
-        """Request a broker to stop its replica, and with ``delete`` to remove the files."""
+        """Request a broker to stop its replica, and with ``delete`` to remove the files.
+
+        The request has the leader epoch of this moment, which the replica may know; later changes are not sent to it.
+        """
         if replica.broker in self._context.brokers:
             wanted = self._stop.setdefault(replica.broker, {})
-            wanted[replica.partition] = delete or wanted.get(replica.partition, False)
+            _, known = wanted.get(replica.partition, (NO_EPOCH, False))
+            wanted[replica.partition] = self._stop_epoch(replica.partition), delete or known
 
     def take(self) -> Steps[list[Outgoing]]:
         """Return the requests, in the order in which they must be queued; a step is a partition."""
@@ -96,8 +100,8 @@ class RequestBatch:
                 Outgoing(broker, self._update_metadata_request(broker, topics, brokers), UPDATE_METADATA_VERSION)
                 for broker in sorted(self._metadata_brokers)
             ]
-        for broker, partitions in self._stop.items():
-            stop = yield from self._stop_replica_request(broker, partitions)
+        for broker, stopped in self._stop.items():
+            stop = yield from self._stop_replica_request(broker, stopped)
             requests.append(Outgoing(broker, stop, STOP_REPLICA_VERSION))
         for gathered in (self._leader_and_isr, self._metadata_partitions, self._metadata_brokers, self._stop):
             gathered.clear()
@@ -176,15 +180,17 @@ class RequestBatch:
             live_brokers=brokers,
         )
 
-    def _stop_replica_request(self, broker: int, partitions: dict[TopicPartition, bool]) -> Steps[StopReplicaRequest]:
+    def _stop_replica_request(
+        self, broker: int, partitions: dict[TopicPartition, tuple[int, bool]]
+    ) -> Steps[StopReplicaRequest]:
         topics: dict[str, StopReplicaTopicState] = {}
-        for partition, delete in partitions.items():
+        for partition, (leader_epoch, delete) in partitions.items():
             yield
             topic = topics.setdefault(partition.topic, StopReplicaTopicState(topic_name=partition.topic))
             topic.partition_states.append(
                 StopReplicaPartitionState(
                     partition_index=partition.partition,
-                    leader_epoch=self._stop_epoch(partition),
+                    leader_epoch=leader_epoch,
                     delete_partition=delete,
                 )
             )

@@ -121,6 +121,12 @@ class ReassignmentInProgressError(BrokerError):
     error_code: ClassVar[int] = ErrorCode.REASSIGNMENT_IN_PROGRESS
 
 
+class NoReassignmentInProgressError(BrokerError):
+    """The partition's replicas are not being moved, so there is nothing to cancel."""
+
+    error_code: ClassVar[int] = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+
 class TransactionalIdAuthorizationFailedError(BrokerError):
     """The client may not use the transactional id of the request."""
 

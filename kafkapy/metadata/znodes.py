@@ -6,7 +6,7 @@ key.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar
@@ -300,6 +300,23 @@ class ReplicaAssignment(NamedTuple):
         """Replicas are being moved."""
         return bool(self.adding or self.removing)
 
+    @property
+    def origin(self) -> tuple[int, ...]:
+        """The replicas without those that come: what a cancelled reassignment returns to."""
+        return tuple(broker for broker in self.replicas if broker not in self.adding)
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        """The replicas without those that go: what a completed reassignment leaves."""
+        return tuple(broker for broker in self.replicas if broker not in self.removing)
+
+    def reassigned(self, target: Sequence[int]) -> "ReplicaAssignment":
+        """The assignment while replicas move to ``target``: its replicas first, then those that go."""
+        origin = self.origin
+        replicas = tuple(dict.fromkeys((*target, *origin)))
+        adding = tuple(broker for broker in replicas if broker not in origin)
+        return ReplicaAssignment(replicas, adding, tuple(broker for broker in replicas if broker not in target))
+
 
 class LeaderIsr(NamedTuple):
     """The leader and the in-sync replicas of a partition; ``zk_version`` is the version of its node."""
@@ -462,7 +479,7 @@ class ReassignPartitionsZNode:
         """Partition → the replicas that it shall have."""
         return {
             TopicPartition(str(required(found, "topic")), int(required(found, "partition"))): tuple(
-                required(found, "replicas")
+                int(broker) for broker in required(found, "replicas")
             )
             for found in required(decode_json(data), "partitions")
         }

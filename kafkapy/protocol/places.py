@@ -213,6 +213,18 @@ PLACES: Final[dict[int, tuple[Place, ...]]] = {
             "error_code",
         ),
     ),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (
+        Place(Role.TOPIC, "topics", "name", "responses", "ReassignableTopicResponse", "name", ""),
+        Place(
+            Role.PARTITION,
+            "partitions",
+            "partition_index",
+            "partitions",
+            "ReassignablePartitionResponse",
+            "partition_index",
+            "error_code",
+        ),
+    ),
     ApiKey.OFFSET_DELETE: (
         Place(Role.TOPIC, "topics", "name", "topics", "OffsetDeleteResponseTopic", "name", ""),
         Place(

@@ -47,7 +47,7 @@ def test_the_only_replicas_are_gone_and_nobody_leads() -> None:
                 "LAIR " + "; ".join(f"jb-{index} {known} r[4]" for index in range(4)) + " / [4]",
                 "UM " + "; ".join(f"jb-{index} {known} off[]" for index in range(4)) + " / [4]",
                 "UM jb-1 L-1 le1 isr[4] zkv1 off[4]; jb-3 L-1 le1 isr[4] zkv1 off[4] / [4]",
-                "SR jb-1 le1 delete=False; jb-3 le1 delete=False",
+                "SR jb-1 le0 delete=False; jb-3 le0 delete=False",
             ]
             image = started.brokers[4].node.cache.image
             assert [image.topics["jb"].partitions[index].leader for index in range(4)] == [4, -1, 4, -1]

@@ -147,6 +147,13 @@ TEXTS: Final = {
     # from the controller to brokers
     "controller_epoch": "epoch of the controller that sends the request or made the last change, for fencing",
     "broker_epoch": "epoch of the receiving broker's registration, for fencing; -1: do not check",
+    # AlterPartitionReassignments and ListPartitionReassignments
+    "allow_replication_factor_change": "whether the number of replicas may become another one",
+    "AlterPartitionReassignmentsRequest.topics": "partitions whose replicas are to move, by topic",
+    "ReassignablePartition.replicas": "broker ids of the wanted replicas, the preferred leader first; null: cancel",
+    "AlterPartitionReassignmentsResponse.responses": "one item for each topic",
+    "ListPartitionReassignmentsRequest.topics": "partitions to list; null: all whose replicas move",
+    "ListPartitionReassignmentsResponse.topics": "partitions whose replicas move, by topic",
     # ControlledShutdown
     "ControlledShutdownRequest.broker_id": "broker that is about to stop",
     "ControlledShutdownRequest.broker_epoch": "epoch of that broker's registration; -1: not known",

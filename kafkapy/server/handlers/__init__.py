@@ -79,6 +79,8 @@ REGISTRY: Final = {
         Api(ApiKey.DELETE_GROUPS, 0, 2, "delete_groups"),
         Api(ApiKey.ELECT_LEADERS, 0, 2, "elect_leaders"),
         Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, "incremental_alter_configs"),
+        Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 0, "alter_partition_reassignments"),
+        Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, "list_partition_reassignments"),
         Api(ApiKey.OFFSET_DELETE, 0, 0, "offset_delete"),
         Api(ApiKey.ALTER_PARTITION, 0, 0, "alter_partition", between_brokers=True),
     )

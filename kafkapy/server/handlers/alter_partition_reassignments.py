@@ -1,0 +1,54 @@
+"""AlterPartitionReassignments: move the replicas of partitions to other brokers, or cancel that (KIP-455).
+
+Version 0; only the controller serves it. Answered when the move has begun; ListPartitionReassignments shows whether it
+is complete. A target for a partition that is moving takes the place of the earlier one; null cancels. A partition that
+is named several times gets the last of its targets.
+Errors, by partition: 3 (there is none, or its topic is being deleted), 39 (no replicas, one twice or below zero; a new
+one that is not alive; or, other than in 2.7.2, one whose removal would lose records), 85 (there is nothing to cancel).
+For the whole request: 41 (not the controller).
+"""
+
+from typing import TYPE_CHECKING
+
+from kafkapy.errors import BrokerError
+from kafkapy.metadata.errors import NotControllerError
+from kafkapy.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from kafkapy.turns import pause
+from kafkapy.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkapy.server.context import RequestContext
+
+
+async def handle(
+    context: "RequestContext", request: AlterPartitionReassignmentsRequest
+) -> AlterPartitionReassignmentsResponse:
+    """Let the controller begin the moves, and list what became of each partition."""
+    targets: dict[TopicPartition, list[int] | None] = {}
+    for topic in request.topics:
+        for listed in topic.partitions:
+            await pause()
+            targets[TopicPartition(topic.name, listed.partition_index)] = listed.replicas
+    try:
+        answers = await context.services.controller.ask(
+            "a reassignment", lambda active: active.reassignments.alter(targets)
+        )
+    except NotControllerError as error:
+        return AlterPartitionReassignmentsResponse(error_code=error.error_code, error_message=str(error))
+    return await _response(answers)
+
+
+async def _response(answers: dict[TopicPartition, BrokerError | None]) -> AlterPartitionReassignmentsResponse:
+    topics: dict[str, ReassignableTopicResponse] = {}
+    for (name, index), error in answers.items():
+        await pause()
+        result = ReassignablePartitionResponse(index, 0, None)
+        if error is not None:
+            result = ReassignablePartitionResponse(index, error.error_code, str(error) or None)
+        topics.setdefault(name, ReassignableTopicResponse(name)).partitions.append(result)
+    return AlterPartitionReassignmentsResponse(error_message="", responses=list(topics.values()))
