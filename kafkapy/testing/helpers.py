@@ -4,11 +4,12 @@ from collections.abc import Mapping
 
 from kafkapy.metadata.topic_rules import INTERNAL_TOPICS
 from kafkapy.records.record import Record
-from kafkapy.testing import groups, records, topics
+from kafkapy.testing import groups, records
 from kafkapy.testing.groups import GroupMember
 from kafkapy.testing.hosted import HostedBroker
 from kafkapy.testing.records import RecordSelection, TopicRecord
 from kafkapy.testing.settings import texts
+from kafkapy.testing.topics import TopicShape
 from kafkapy.types import TopicPartition
 
 
@@ -20,15 +21,17 @@ class Helpers:
 
     # topics
 
-    async def create_topic(self, name: str, partitions: int, configs: Mapping[str, object]) -> None:
+    async def create_topic(
+        self, name: str, partitions: int, configs: Mapping[str, object], replication_factor: int | None
+    ) -> None:
         """See ``Broker.create_topic``."""
         _ = self._host.services
-        await topics.create_topic(self._host.requests, name, partitions, texts(configs))
+        await self._host.create_topic(name, TopicShape(partitions, replication_factor, texts(configs)))
 
     async def delete_topic(self, name: str) -> None:
         """See ``Broker.delete_topic``."""
         records.logs_of(self._host.services, name)
-        await topics.delete_topic(self._host.requests, name)
+        await self._host.delete_topic(name)
 
     async def topics(self) -> dict[str, int]:
         """See ``Broker.topics``."""
