@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from kafkapy.records.record import Headers, Record
 from kafkapy.testing.broker import LIMIT_S, WAIT_S, Broker
 from kafkapy.testing.errors import BrokerNotRunningError, BrokerStartError
 from kafkapy.testing.hosted import HostedBroker
@@ -14,6 +15,7 @@ from kafkapy.testing.moving_clock import MovingClock
 from kafkapy.testing.records import RecordSelection, TopicRecord
 from kafkapy.testing.settings import texts
 from kafkapy.testing.topics import TopicShape
+from kafkapy.types import NO_TIMESTAMP
 
 T = TypeVar("T")
 
@@ -178,6 +180,23 @@ class Cluster:
         shape = TopicShape(partitions, replication_factor, texts(configs or {}))
         self._call(self._hosted.create_topic(name, shape))
 
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic and its records. Raises ``RequestRefusedError``."""
+        self._call(self._hosted.delete_topic(name))
+
+    def produce(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp: int = NO_TIMESTAMP,
+    ) -> TopicRecord:
+        """``Broker.produce``, to the leader of the partition."""
+        return self._call(self._hosted.produce(topic, partition, Record(key, value, timestamp, headers)))
+
     def records(self, topic: str, *, partition: int | None = None, read_committed: bool = False) -> list[TopicRecord]:
         """``Broker.records``, from the leaders of the topic's partitions."""
         return self._call(self._hosted.records(RecordSelection(topic, partition, read_committed), WAIT_S))
@@ -201,7 +220,8 @@ class Cluster:
         """Break the connections between brokers of different groups, and refuse new ones, until ``heal``.
 
         ``separate([0])`` cuts broker 0 off from all others, ``separate([0, 1], [2])`` these two groups from each other;
-        brokers that are in no group form one together. Clients and the metadata store still reach every broker.
+        brokers that are in no group form one together. Clients still reach every broker, and every broker the
+        metadata store. Raises ``UnknownNameError``.
         """
         self._call(self._hosted.separate([tuple(group) for group in groups]))
 

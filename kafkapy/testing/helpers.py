@@ -46,7 +46,7 @@ class Helpers:
         logs = records.logs_of(services, topic, partition)
         index = partition
         if index is None:
-            index = 0 if record.key is None else _place(record.key, len(logs))
+            index = records.place(record.key, len(logs))
         stamped = record if record.timestamp >= 0 else record._replace(timestamp=services.clock.now_ms())
         offset = await records.produce(self._host.requests, TopicPartition(topic, index), stamped)
         return TopicRecord(topic, index, offset, stamped.timestamp, record.key, record.value, record.headers)
@@ -80,9 +80,3 @@ class Helpers:
     async def wait_until_caught_up(self, group: str, timeout_s: float) -> None:
         """See ``Broker.wait_until_caught_up``."""
         await groups.caught_up(self._host.services, group, timeout_s)
-
-
-def _place(key: bytes, partitions: int) -> int:
-    from kafkapy.clients.records import partition_of  # imports a client
-
-    return partition_of(key, partitions)

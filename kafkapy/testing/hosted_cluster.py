@@ -1,19 +1,22 @@
 """The brokers behind ``Cluster``; all methods run on their event loop."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
+from itertools import combinations
 from typing import Final
 
 from kafkapy.clock import SystemClock
 from kafkapy.metadata.embedded import EmbeddedStore
 from kafkapy.metadata.image import MetadataImage
+from kafkapy.records.record import Record
 from kafkapy.testing import records
 from kafkapy.testing.errors import BrokerNotRunningError, NotInTimeError, unknown
+from kafkapy.testing.helpers import Helpers
 from kafkapy.testing.hosted import HostedBroker
 from kafkapy.testing.links import Links
 from kafkapy.testing.moving_clock import MovingClock
-from kafkapy.testing.records import RecordSelection, TopicRecord
+from kafkapy.testing.records import RecordSelection, TopicRecord, place
 from kafkapy.testing.settings import cluster_defaults
 from kafkapy.testing.topics import TopicShape, create_topic, delete_topic
 from kafkapy.testing.waiting import LOOK_EVERY_MS, Deadline, until
@@ -82,17 +85,21 @@ class HostedCluster:
     async def settled(self) -> None:
         """Wait until every running broker knows which brokers run; not while some are paused or separated."""
 
+        await self._agree(
+            lambda image: image.brokers.keys() == {host.broker_id for host in self.running},
+            "the brokers do not all know which brokers run",
+        )
+
+    async def _agree(self, condition: Callable[[MetadataImage], bool], failure: str) -> None:
+        """Wait until the metadata of every running broker fulfil ``condition``, unless the test keeps some from it."""
+
         def look() -> bool | None:
-            running = {host.broker_id for host in self.running}
-            if self._is_closing or self._is_disturbed():
+            is_disturbed = self.links.are_broken or any(host.faults.is_paused for host in self.running)
+            if self._is_closing or is_disturbed:
                 return True
-            images = [host.services.metadata.image for host in self.running]
-            return True if all(image.brokers.keys() == running for image in images) else None
+            return True if all(condition(host.services.metadata.image) for host in self.running) else None
 
-        await until(look, Deadline(SETTLED_S), lambda: "the brokers do not all know which brokers run")
-
-    def _is_disturbed(self) -> bool:
-        return self.links.are_broken or any(host.faults.is_paused for host in self.hosts)
+        await until(look, Deadline(SETTLED_S), lambda: failure)
 
     async def controller(self) -> HostedBroker:
         """The controller, once one is elected."""
@@ -154,20 +161,24 @@ class HostedCluster:
     # topics and records
 
     async def create_topic(self, name: str, shape: TopicShape) -> None:
-        """Create a topic; the brokers that the controller reaches know it on return. Raises ``RequestRefusedError``."""
-        controller = await self.controller()
-        await create_topic(controller.requests, name, shape)
-
-        def look() -> bool | None:
-            images = [host.services.metadata.image for host in self.running]
-            known = self._is_disturbed() or all(name in image.topics for image in images)
-            return True if known else None
-
-        await until(look, Deadline(SETTLED_S), lambda: f"not every broker knows topic {name!r}")
+        """Create a topic; all brokers know it on return, as after ``settled``. Raises ``RequestRefusedError``."""
+        await create_topic((await self.controller()).requests, name, shape)
+        await self._agree(lambda image: name in image.topics, f"not every broker knows topic {name!r}")
 
     async def delete_topic(self, name: str) -> None:
-        """Delete a topic. Raises ``RequestRefusedError``."""
+        """Delete a topic; no broker knows it on return, as after ``settled``. Raises ``RequestRefusedError``."""
         await delete_topic((await self.controller()).requests, name)
+        await self._agree(lambda image: name not in image.topics, f"some broker still knows topic {name!r}")
+
+    async def produce(self, topic: str, partition: int | None, record: Record) -> TopicRecord:
+        """Append a record on the partition's leader. Raises ``UnknownNameError`` and ``RequestRefusedError``."""
+        image = (await self.controller()).services.metadata.image
+        index = partition
+        if index is None:
+            found = image.topics.get(topic)
+            index = 0 if found is None else place(record.key, len(found.partitions))
+        leader = await self.leader(topic, index, SETTLED_S)
+        return await Helpers(leader).produce(topic, index, record)
 
     async def records(self, selection: RecordSelection, timeout_s: float) -> list[TopicRecord]:
         """The records of a topic as its leaders have them. Raises ``UnknownNameError``."""
@@ -196,11 +207,18 @@ class HostedCluster:
     # the network
 
     async def separate(self, groups: Iterable[Iterable[int]]) -> None:
-        """Break the connections between brokers of different groups; brokers in no group form one more."""
+        """Break the connections between brokers that share no group; brokers in no group form one more.
+
+        Raises ``UnknownNameError``.
+        """
         sets = [frozenset(group) for group in groups]
-        rest = frozenset(range(len(self.hosts))).difference(*sets)
-        for at, group in enumerate(sets):
-            self.links.break_between(group, frozenset().union(*sets[at + 1 :], rest) - group)
+        ids = frozenset(range(len(self.hosts)))
+        for stranger in frozenset().union(*sets) - ids:
+            raise unknown("broker", str(stranger), map(str, ids))
+        sets.append(ids.difference(*sets))
+        for link in map(frozenset, combinations(ids, 2)):
+            if not any(link <= group for group in sets):
+                self.links.sever(link)
 
     async def heal(self) -> None:
         """Let all brokers reach each other again."""

@@ -1,7 +1,6 @@
 """The connections between the brokers of a test's cluster, which a test can break and allow again."""
 
 import asyncio
-from collections.abc import Iterable
 from typing import Final
 
 from kafkapy.network.peer import BrokerChannel, PeerUnreachableError
@@ -27,20 +26,18 @@ class Links:
         """Whether the two brokers can't reach each other."""
         return link in self._broken
 
-    def break_between(self, some: Iterable[int], others: Iterable[int]) -> None:
-        """Break the connections between ``some`` and ``others``, in both directions; called on the event loop."""
-        others = frozenset(others)
-        for link in {frozenset((one, other)) for one in some for other in others}:
-            self._broken.add(link)
-            for asking in tuple(self._in_flight.get(link, ())):
-                asking.cancel()
+    def sever(self, link: Link) -> None:
+        """Break the connections between two brokers, in both directions; called on the event loop."""
+        self._broken.add(link)
+        for asking in tuple(self._in_flight.get(link, ())):
+            asking.cancel()
 
     def heal(self) -> None:
         """Let all brokers reach each other; their next requests connect them again."""
         self._broken.clear()
 
     def began(self, link: Link, asking: "asyncio.Task[Message]") -> None:
-        """Remember a request until it is answered, so that ``break_between`` can cancel it."""
+        """Remember a request until it is answered, so that ``sever`` can cancel it."""
         waiting = self._in_flight.setdefault(link, set())
         waiting.add(asking)
         asking.add_done_callback(waiting.discard)

@@ -105,7 +105,8 @@ def test_the_replication_factor_of_a_topic_can_be_chosen(shared: Cluster) -> Non
     with pytest.raises(RequestRefusedError, match="INVALID_REPLICATION_FACTOR"):
         shared.create_topic("four", replication_factor=4)
     shared.brokers[1].delete_topic("two")
-    shared.brokers[1].delete_topic("one")
+    shared.delete_topic("one")
+    assert all(broker.topics().keys().isdisjoint({"one", "two"}) for broker in shared.brokers)
 
 
 def test_a_cluster_can_be_started_again_and_is_then_empty() -> None:
@@ -154,6 +155,10 @@ def test_unknown_names_are_reported(shared: Cluster) -> None:
             ask("no")
     with pytest.raises(UnknownNameError, match="partition of 't': '7'"):
         shared.leader("t", 7)
+    with pytest.raises(UnknownNameError, match="there is no topic 'no'"):
+        shared.produce("no", b"v")
+    with pytest.raises(UnknownNameError, match="there is no broker '3'; there is 0, 1, 2"):
+        shared.separate([3])
 
 
 def test_records_are_read_from_all_leaders(shared: Cluster) -> None:
@@ -168,6 +173,14 @@ def test_records_are_read_from_all_leaders(shared: Cluster) -> None:
     assert shared.records("spread", partition=1) == [record for record in records if record.partition == 1]
     with pytest.raises(NotInTimeError, match="'spread' has 30 records, 31 are waited for"):
         shared.wait_for_records("spread", 31, timeout_s=0.02)
+
+
+def test_records_are_written_by_the_leaders(shared: Cluster) -> None:
+    shared.create_topic("keyed", 3)
+    placed = [shared.produce("keyed", b"v", key=b"%d" % at) for at in range(6)]
+    assert {record.partition for record in placed} == {0, 1, 2}
+    assert shared.records("keyed") == sorted(placed)
+    assert shared.produce("keyed", b"v", partition=2, timestamp=5).timestamp == 5
 
 
 # brokers that end and come back
@@ -283,6 +296,16 @@ def test_a_separated_follower_leaves_the_replicas_in_sync_and_catches_up() -> No
         follower.wait_for_records("t", 20)
         cluster.wait_until_in_sync("t")
         assert values_of(follower, "t") == written.acknowledged
+
+
+def test_a_broker_in_two_groups_reaches_both() -> None:
+    with Cluster(topics=["t"]) as cluster:
+        leader = cluster.leader("t")
+        left, right = (broker for broker in cluster.brokers if broker is not leader)
+        with cluster.separated([leader.id, left.id], [leader.id, right.id]):
+            cluster.produce("t", b"v")
+            for broker in cluster.brokers:
+                broker.wait_for_records("t", 1)
 
 
 def test_all_brokers_have_one_clock(shared: Cluster) -> None:
