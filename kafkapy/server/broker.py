@@ -338,7 +338,7 @@ class BrokerServer:
         settings = PeerSettings(client_id, times, max_response_size=size)
         remote = RemoteBrokers(address_of, self.clock, settings, SystemRandom())
         self._cleanup.callback(remote.close)
-        return remote
+        return remote if self._hooks.peers is None else self._hooks.peers(remote)
 
     def _fetch_sessions(self) -> FetchSessionCache:
         return FetchSessionCache(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkapy.clock import Clock
+from kafkapy.network.peer import BrokerChannel
 from kafkapy.protocol.message import Message
 from kafkapy.storage.io.files import Files
 
@@ -64,3 +65,5 @@ class Hooks:
     """Measures how long connections are idle, so that a test which moves the broker's clock closes none."""
     files: Files | None = None
     """Accesses the files of the data directory in place of ``Files()``."""
+    peers: Callable[[BrokerChannel], BrokerChannel] | None = None
+    """Wraps the connections of a part of the broker to other brokers."""

@@ -71,9 +71,16 @@ class AsyncBroker(HostedSurface):
 
     # topics, records, groups
 
-    async def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, object] | None = None) -> None:
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        configs: Mapping[str, object] | None = None,
+        *,
+        replication_factor: int | None = None,
+    ) -> None:
         """See ``Broker.create_topic``."""
-        await self._call(self._helpers.create_topic(name, partitions, configs or {}))
+        await self._call(self._helpers.create_topic(name, partitions, configs or {}, replication_factor))
 
     async def delete_topic(self, name: str) -> None:
         """See ``Broker.delete_topic``."""

@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from kafkapy.records.record import Headers, Record
-from kafkapy.testing.errors import BrokerNotRunningError, NotInTimeError
+from kafkapy.testing.errors import BrokerNotRunningError
 from kafkapy.testing.groups import GroupMember
 from kafkapy.testing.loop_thread import LoopThread
 from kafkapy.testing.records import RecordSelection, TopicRecord
@@ -77,15 +77,25 @@ class Broker(HostedSurface):
         thread, self._thread = self._thread, None
         if thread is not None:
             try:
-                _result(thread, self._host.close(), LIMIT_S)
+                thread.call(self._host.close(), LIMIT_S)
             finally:
                 thread.close()
 
     # topics, records, groups
 
-    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, object] | None = None) -> None:
-        """Create a topic with Kafka's settings, and wait for its leaders. Raises ``RequestRefusedError``."""
-        self._call(self._helpers.create_topic(name, partitions, configs or {}))
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        configs: Mapping[str, object] | None = None,
+        *,
+        replication_factor: int | None = None,
+    ) -> None:
+        """Create a topic with Kafka's settings, and wait for its leaders. Raises ``RequestRefusedError``.
+
+        Without ``replication_factor`` a broker of a ``Cluster`` takes ``default.replication.factor``.
+        """
+        self._call(self._helpers.create_topic(name, partitions, configs or {}, replication_factor))
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and its records. Raises ``UnknownNameError`` and ``RequestRefusedError``."""
@@ -171,18 +181,4 @@ class Broker(HostedSurface):
         if self._thread is None:
             coroutine.close()
             raise BrokerNotRunningError("the broker was not started: use it as `with Broker() as broker:`, or start()")
-        return _result(self._thread, coroutine, limit_s)
-
-
-def _result(thread: LoopThread, coroutine: Coroutine[Any, Any, T], limit_s: float) -> T:
-    future = thread.submit(coroutine)
-    try:
-        return future.result(limit_s)
-    except TimeoutError:
-        if future.done():
-            raise
-        future.cancel()
-        raise NotInTimeError(f"the broker did not finish the call within {limit_s:g} s") from None
-    except BaseException:
-        future.cancel()  # Ctrl-C: the caller no longer waits
-        raise
+        return self._thread.call(coroutine, limit_s)

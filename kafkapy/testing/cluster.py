@@ -1,51 +1,248 @@
-"""A cluster for tests: as many brokers as kafkapy can put into one, which is one so far."""
+"""Several brokers of one cluster in this process, for blocking tests: ``with Cluster(brokers=3) as cluster``."""
 
-from collections.abc import Iterable, Mapping
-from os import PathLike
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self, TypeVar
 
-from kafkapy.testing.broker import Broker
-from kafkapy.testing.errors import BrokerStartError
+from kafkapy.records.record import Headers, Record
+from kafkapy.testing.broker import LIMIT_S, WAIT_S, Broker
+from kafkapy.testing.errors import BrokerNotRunningError, BrokerStartError
+from kafkapy.testing.hosted import HostedBroker
+from kafkapy.testing.hosted_cluster import HostedCluster
+from kafkapy.testing.loop_thread import LoopThread
+from kafkapy.testing.moving_clock import MovingClock
+from kafkapy.testing.records import RecordSelection, TopicRecord
+from kafkapy.testing.settings import texts
+from kafkapy.testing.topics import TopicShape
+from kafkapy.types import NO_TIMESTAMP
 
-MOST_MEMBERS: Final = 1
+T = TypeVar("T")
+
+THREAD_NAME: Final = "kafkapy-cluster"
+
+
+class ClusterBroker(Broker):
+    """One broker of a ``Cluster``, which starts and closes it; ``stop``, ``kill`` and ``start`` are for tests.
+
+    When ``start``, ``stop`` or ``kill`` returns, the other brokers know of it, unless brokers are paused or separated.
+    What it says of records and groups is what this broker has: the partitions that it holds a replica of, and the
+    groups that it coordinates.
+    """
+
+    @property
+    def id(self) -> int:
+        """``broker.id``, the place in ``Cluster.brokers``."""
+        assert self.host.broker_id is not None, "a cluster numbers its brokers"
+        return self.host.broker_id
+
+    @property
+    def host(self) -> HostedBroker:
+        """The broker on the event loop; for ``Cluster``."""
+        return self._host
+
+    def run_on(self, thread: LoopThread | None) -> None:
+        """Called by ``Cluster`` with its thread, and with None at its end."""
+        self._thread = thread
+
+    def start(self) -> Self:
+        """Start the broker again; does nothing while it runs."""
+        if self._thread is None:
+            raise BrokerNotRunningError("the cluster was not started: use it as `with Cluster() as cluster:`")
+        self._call(self._host.start())
+        return self
+
+    def close(self) -> None:
+        """Stop the broker; its port and its records are kept until the cluster is closed."""
+        self.stop()
+
+    def pause(self) -> None:
+        """Stop answering clients and brokers: requests wait until ``resume``. The broker stays in the cluster."""
+        self.faults.pause()
+
+    def resume(self) -> None:
+        """Answer again, waiting requests first."""
+        self.faults.resume()
 
 
 class Cluster:
-    """``brokers`` of one cluster, on free ports. Raises ``BrokerStartError`` for more than kafkapy can join."""
+    """Brokers of one cluster on free loopback ports, in one thread of this process, closed at the end of the ``with``.
+
+    ``settings`` are Kafka's keys of ``server.properties``, for all brokers; ``topics`` are names, or names with numbers
+    of partitions, to create at the start. Unless ``settings`` say otherwise, topics are replicated on three brokers, or
+    on all if there are fewer. The metadata are in memory, the records in temporary directories; both end with the
+    cluster. All brokers have the same clock.
+
+    The ``with`` and ``start`` raise ``BrokerStartError``. All methods may be called from any thread.
+    """
 
     def __init__(
         self,
-        members: int = 1,
+        brokers: int = 3,
         settings: Mapping[str, object] | None = None,
         *,
         topics: Iterable[str] | Mapping[str, int] = (),
-        data: str | PathLike[str] | None = None,
     ) -> None:
-        if members != MOST_MEMBERS:
-            raise BrokerStartError(
-                f"a cluster of {members} members can't be had: kafkapy's brokers don't join each other yet;"
-                " leave it at 1, or start several Broker()s, which are clusters of their own"
-            )
-        self.brokers: Final = [Broker(settings, topics=topics, data=data)]
+        if brokers < 1:
+            raise BrokerStartError(f"a cluster of {brokers} brokers can't be had: ask for at least one")
+        self.brokers: Final = tuple(ClusterBroker(settings) for _ in range(brokers))
+        self._hosted = HostedCluster((broker.host for broker in self.brokers), topics)
+        self._thread: LoopThread | None = None
 
     def __enter__(self) -> Self:
-        for broker in self.brokers:
-            broker.start()
-        return self
+        return self.start()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self.close()
+
+    # lifecycle
+
+    def start(self) -> Self:
+        """Start all brokers; does nothing if the cluster was started."""
+        if self._thread is None:
+            self._run_on(LoopThread(THREAD_NAME))
+            try:
+                self._call(self._hosted.start())
+            except BaseException:
+                self.close()
+                raise
+        return self
+
+    def close(self) -> None:
+        """Stop all brokers, and release ports, thread and directories; the end of the ``with`` calls it."""
+        thread = self._thread
+        if thread is not None:
+            self._run_on(None)
+            try:
+                thread.call(self._hosted.close(), LIMIT_S)
+            finally:
+                thread.close()
+
+    def _run_on(self, thread: LoopThread | None) -> None:
+        self._thread = thread
         for broker in self.brokers:
-            broker.close()
+            broker.run_on(thread)
+
+    # addresses and roles
 
     @property
     def bootstrap(self) -> str:
-        """The addresses of all members, for the clients' ``bootstrap.servers``."""
+        """The addresses of all brokers, for the clients' ``bootstrap.servers``; the same after restarts."""
         return ",".join(broker.bootstrap for broker in self.brokers)
 
     @property
-    def controller(self) -> Broker:
-        """The member that makes topics."""
-        return self.brokers[0]
+    def clock(self) -> MovingClock:
+        """The clock of all brokers: ``clock.advance(ms)`` runs all timers that are due by then."""
+        return self._hosted.clock
+
+    @property
+    def controller(self) -> ClusterBroker:
+        """The broker that elects leaders, once there is one."""
+        return self._broker(self._call(self._hosted.controller()))
+
+    def leader(self, topic: str, partition: int = 0, *, timeout_s: float = WAIT_S) -> ClusterBroker:
+        """The broker that leads a partition, once one that runs does.
+
+        Raises ``UnknownNameError`` and ``NotInTimeError``.
+        """
+        return self._broker(self._call(self._hosted.leader(topic, partition, timeout_s), timeout_s + LIMIT_S))
+
+    def coordinator(self, group: str, *, timeout_s: float = WAIT_S) -> ClusterBroker:
+        """The broker that coordinates a consumer group, once one that runs does.
+
+        Raises ``NotInTimeError``, and ``UnknownNameError`` before a consumer has made ``__consumer_offsets``.
+        """
+        return self._broker(self._call(self._hosted.coordinator(group, timeout_s), timeout_s + LIMIT_S))
+
+    def wait_until_in_sync(self, topic: str | None = None, *, timeout_s: float = WAIT_S) -> None:
+        """Wait until every replica of a topic, or of all topics, is in sync.
+
+        Raises ``UnknownNameError``, and ``NotInTimeError``, which names the partitions with replicas that are not.
+        """
+        self._call(self._hosted.in_sync(topic, timeout_s), timeout_s + LIMIT_S)
+
+    # topics and records
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        configs: Mapping[str, object] | None = None,
+        *,
+        replication_factor: int | None = None,
+    ) -> None:
+        """Create a topic with Kafka's settings, and wait until its leaders and all brokers know it.
+
+        Without ``replication_factor`` it is ``default.replication.factor``. Raises ``RequestRefusedError``.
+        """
+        shape = TopicShape(partitions, replication_factor, texts(configs or {}))
+        self._call(self._hosted.create_topic(name, shape))
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic and its records. Raises ``RequestRefusedError``."""
+        self._call(self._hosted.delete_topic(name))
+
+    def produce(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp: int = NO_TIMESTAMP,
+    ) -> TopicRecord:
+        """``Broker.produce``, to the leader of the partition."""
+        return self._call(self._hosted.produce(topic, partition, Record(key, value, timestamp, headers)))
+
+    def records(self, topic: str, *, partition: int | None = None, read_committed: bool = False) -> list[TopicRecord]:
+        """``Broker.records``, from the leaders of the topic's partitions."""
+        return self._call(self._hosted.records(RecordSelection(topic, partition, read_committed), WAIT_S))
+
+    def wait_for_records(
+        self,
+        topic: str,
+        count: int,
+        *,
+        partition: int | None = None,
+        read_committed: bool = False,
+        timeout_s: float = WAIT_S,
+    ) -> list[TopicRecord]:
+        """``Broker.wait_for_records``, from the leaders of the topic's partitions."""
+        selection = RecordSelection(topic, partition, read_committed)
+        return self._call(self._hosted.wait_for_records(selection, count, timeout_s), timeout_s + LIMIT_S)
+
+    # the network
+
+    def separate(self, *groups: Iterable[int]) -> None:
+        """Break the connections between brokers of different groups, and refuse new ones, until ``heal``.
+
+        ``separate([0])`` cuts broker 0 off from all others, ``separate([0, 1], [2])`` these two groups from each other;
+        brokers that are in no group form one together. Clients still reach every broker, and every broker the
+        metadata store. Raises ``UnknownNameError``.
+        """
+        self._call(self._hosted.separate([tuple(group) for group in groups]))
+
+    def heal(self) -> None:
+        """Let all brokers connect to each other again."""
+        self._call(self._hosted.heal())
+
+    @contextmanager
+    def separated(self, *groups: Iterable[int]) -> Iterator[None]:
+        """``separate`` for the length of a block."""
+        self.separate(*groups)
+        try:
+            yield
+        finally:
+            self.heal()
+
+    def _broker(self, host: HostedBroker) -> ClusterBroker:
+        return next(broker for broker in self.brokers if broker.host is host)
+
+    def _call(self, coroutine: Coroutine[Any, Any, T], limit_s: float = LIMIT_S) -> T:
+        if self._thread is None:
+            coroutine.close()
+            raise BrokerNotRunningError("the cluster was not started: use it as `with Cluster() as cluster:`")
+        return self._thread.call(coroutine, limit_s)

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 
 from kafkapy.metadata.topic_rules import INTERNAL_TOPICS
 from kafkapy.records.record import Record
-from kafkapy.testing import groups, records, topics
+from kafkapy.testing import groups, records
 from kafkapy.testing.groups import GroupMember
 from kafkapy.testing.hosted import HostedBroker
 from kafkapy.testing.records import RecordSelection, TopicRecord
 from kafkapy.testing.settings import texts
+from kafkapy.testing.topics import TopicShape
 from kafkapy.types import TopicPartition
 
 
@@ -20,15 +21,17 @@ class Helpers:
 
     # topics
 
-    async def create_topic(self, name: str, partitions: int, configs: Mapping[str, object]) -> None:
+    async def create_topic(
+        self, name: str, partitions: int, configs: Mapping[str, object], replication_factor: int | None
+    ) -> None:
         """See ``Broker.create_topic``."""
         _ = self._host.services
-        await topics.create_topic(self._host.requests, name, partitions, texts(configs))
+        await self._host.create_topic(name, TopicShape(partitions, replication_factor, texts(configs)))
 
     async def delete_topic(self, name: str) -> None:
         """See ``Broker.delete_topic``."""
         records.logs_of(self._host.services, name)
-        await topics.delete_topic(self._host.requests, name)
+        await self._host.delete_topic(name)
 
     async def topics(self) -> dict[str, int]:
         """See ``Broker.topics``."""
@@ -43,7 +46,7 @@ class Helpers:
         logs = records.logs_of(services, topic, partition)
         index = partition
         if index is None:
-            index = 0 if record.key is None else _place(record.key, len(logs))
+            index = records.place(record.key, len(logs))
         stamped = record if record.timestamp >= 0 else record._replace(timestamp=services.clock.now_ms())
         offset = await records.produce(self._host.requests, TopicPartition(topic, index), stamped)
         return TopicRecord(topic, index, offset, stamped.timestamp, record.key, record.value, record.headers)
@@ -77,9 +80,3 @@ class Helpers:
     async def wait_until_caught_up(self, group: str, timeout_s: float) -> None:
         """See ``Broker.wait_until_caught_up``."""
         await groups.caught_up(self._host.services, group, timeout_s)
-
-
-def _place(key: bytes, partitions: int) -> int:
-    from kafkapy.clients.records import partition_of  # imports a client
-
-    return partition_of(key, partitions)

@@ -3,6 +3,9 @@
 import asyncio
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 from kafkapy.clock import SystemClock
 from kafkapy.config.broker_config import BrokerConfig
@@ -15,11 +18,15 @@ from kafkapy.server.dispatch import LocalRequests
 from kafkapy.server.interception import Hooks
 from kafkapy.testing.errors import BrokerNotRunningError, BrokerStartError
 from kafkapy.testing.faults import Faults
+from kafkapy.testing.links import LinkedChannel
 from kafkapy.testing.moving_clock import MovingClock
 from kafkapy.testing.port import HOST, ReservedPort
-from kafkapy.testing.settings import config_for_test
+from kafkapy.testing.settings import TEST_DEFAULTS, config_for_test
 from kafkapy.testing.stamped_files import StampedFiles
-from kafkapy.testing.topics import create_topic
+from kafkapy.testing.topics import TopicShape, create_topic, delete_topic
+
+if TYPE_CHECKING:
+    from kafkapy.testing.hosted_cluster import HostedCluster
 
 
 class HostedBroker:
@@ -46,9 +53,18 @@ class HostedBroker:
         self._directory = ""
         self._server: BrokerServer | None = None
         self._turn = asyncio.Lock()
+        self._cluster: HostedCluster | None = None
+        self.broker_id: int | None = None
+        """The id within a cluster."""
         self.requests = LocalRequests()
         self.clock = MovingClock()
         self.faults = Faults()
+
+    def join(self, cluster: "HostedCluster", broker_id: int) -> None:
+        """Take part in ``cluster`` from the first start on: with its metadata, its clock and its connections."""
+        self._cluster = cluster
+        self.broker_id = broker_id
+        self.clock = cluster.clock
 
     # addresses and state
 
@@ -86,6 +102,23 @@ class HostedBroker:
             raise BrokerNotRunningError("the broker is stopped: start() or restart() it first")
         return self._server.services
 
+    # topics
+
+    async def create_topic(self, name: str, shape: TopicShape) -> None:
+        """Create a topic, of one replica unless the broker is in a cluster. Raises ``RequestRefusedError``."""
+        if self._cluster is not None:
+            await self._cluster.create_topic(name, shape)
+        else:
+            factor = 1 if shape.replication_factor is None else shape.replication_factor
+            await create_topic(self.requests, name, shape._replace(replication_factor=factor))
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic and its records. Raises ``RequestRefusedError``."""
+        if self._cluster is not None:
+            await self._cluster.delete_topic(name)
+        else:
+            await delete_topic(self.requests, name)
+
     # lifecycle; one of these runs at a time
 
     async def start(self) -> None:
@@ -99,16 +132,19 @@ class HostedBroker:
                     await self._prepare()
                 await self._serve()
                 for topic, partitions in self._topics.items() if is_first else ():
-                    await create_topic(self.requests, topic, partitions, {}, exist_ok=True)
+                    await create_topic(self.requests, topic, TopicShape(partitions, 1), exist_ok=True)
             except BaseException:
                 if is_first:
                     await self._close()
                 raise
+            await self._settled()
 
     async def stop(self) -> None:
         """Stop cleanly: waiting requests are answered, logs are closed; does nothing if the broker is stopped."""
         async with self._turn:
-            await self._stop()
+            if self._server is not None:
+                await self._stop()
+                await self._settled()
 
     async def kill(self) -> None:
         """Stop as if the broker's process had been killed: connections break, logs stay unclosed."""
@@ -116,6 +152,7 @@ class HostedBroker:
             server, self._server = self._server, None
             if server is not None:
                 await server.kill()
+                await self._settled()
 
     async def close(self) -> None:
         """Stop, and release port and temporary directory; may be called repeatedly."""
@@ -127,6 +164,11 @@ class HostedBroker:
         server, self._server = self._server, None
         if server is not None:
             await server.stop()
+
+    async def _settled(self) -> None:
+        """Wait until the other brokers of the cluster know that this one has started or stopped."""
+        if self._cluster is not None:
+            await self._cluster.settled()
 
     async def _close(self) -> None:
         try:
@@ -146,8 +188,9 @@ class HostedBroker:
         self._port = ReservedPort(self._wanted_port)
         if self._kept is None:
             self._directory = ephemeral.make_directory()
-            self._store = EmbeddedStore(None, self.clock)
-            await self._store.open()
+            if self._cluster is None:
+                self._store = EmbeddedStore(None, self.clock)
+                await self._store.open()
         else:
             self._directory = self._kept
 
@@ -156,7 +199,12 @@ class HostedBroker:
         config = self._config(self._port.number)
         files = StampedFiles(self.clock)
         hooks = Hooks(self.faults, connection_clock=SystemClock(), files=files)
-        server = BrokerServer(config, self.clock, store=self._store, hooks=hooks)
+        store, cluster = self._store, self._cluster
+        if cluster is not None:
+            assert self.broker_id is not None, "join sets both"
+            store = cluster.store
+            hooks = replace(hooks, peers=partial(LinkedChannel, cluster.links, self.broker_id))
+        server = BrokerServer(config, self.clock, store=store, serves_brokers=cluster is not None, hooks=hooks)
         try:
             await server.start()
         except START_FAILURES as error:
@@ -165,4 +213,9 @@ class HostedBroker:
         self.requests.serve(server.services, Session.local(server.listeners[0].name))
 
     def _config(self, port: int) -> BrokerConfig:
-        return config_for_test(self._settings, data=self._directory, port=port)
+        if self._cluster is None:
+            return config_for_test(self._settings, data=self._directory, port=port)
+        if "broker.id" in self._settings:
+            raise BrokerStartError("broker.id is no setting of a cluster: its brokers are numbered from 0")
+        defaults = {**TEST_DEFAULTS, **self._cluster.defaults, "broker.id": str(self.broker_id)}
+        return config_for_test(self._settings, data=self._directory, port=port, defaults=defaults)

@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from kafkapy.network.loop import BrokerLoop
+from kafkapy.testing.errors import NotInTimeError
 
 T = TypeVar("T")
 
@@ -40,6 +41,20 @@ class LoopThread:
         """Run ``coroutine`` on the loop; cancelling the future cancels it."""
         assert self._loop is not None, "set before __init__ returns"
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def call(self, coroutine: Coroutine[Any, Any, T], limit_s: float) -> T:
+        """Run ``coroutine`` on the loop and return its result. Raises ``NotInTimeError`` after ``limit_s``."""
+        future = self.submit(coroutine)
+        try:
+            return future.result(limit_s)
+        except TimeoutError:
+            if future.done():
+                raise
+            future.cancel()
+            raise NotInTimeError(f"the broker did not finish the call within {limit_s:g} s") from None
+        except BaseException:
+            future.cancel()  # Ctrl-C: the caller no longer waits
+            raise
 
     def close(self) -> None:
         """End the loop, cancelling its tasks, and the thread; may be called repeatedly."""

@@ -94,6 +94,15 @@ async def wait_for(services: Services, reading: RecordSelection, count: int, tim
         await until(grown, deadline, failure)
 
 
+def place(key: bytes | None, partitions: int) -> int:
+    """The partition that Java's producer chooses for a key, 0 without one."""
+    if key is None:
+        return 0
+    from kafkapy.clients.records import partition_of  # imports a client
+
+    return partition_of(key, partitions)
+
+
 async def produce(requests: Requests, place: TopicPartition, record: Record) -> int:
     """Append one record as a producer with acks=all; return its offset. Raises ``RequestRefusedError``."""
     batch = memoryview(bytearray(encode_batch([record])))

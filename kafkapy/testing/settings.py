@@ -17,18 +17,37 @@ TEST_DEFAULTS: Final[Mapping[str, str]] = {
 }
 """The first rebalance starts at once, and the first group or transaction creates one partition instead of fifty."""
 
+INTERNAL_REPLICAS: Final = 3
+"""The replicas of the internal topics, and of other topics without a number of their own, if there are so many."""
+
 _CLUSTER_KEY: Final = "zookeeper.connect"
 _OWN: Final = {"log.dirs": "data=", "log.dir": "data=", "port": "port=", "host.name": "port=", "listeners": "port="}
 
 
-def config_for_test(settings: Mapping[str, object], *, data: str, port: int) -> BrokerConfig:
+def cluster_defaults(brokers: int) -> dict[str, str]:
+    """The defaults of a cluster's brokers beside ``TEST_DEFAULTS``: replicas on up to three brokers, short pauses."""
+    replicas = min(INTERNAL_REPLICAS, brokers)
+    return {
+        "default.replication.factor": str(replicas),
+        "offsets.topic.replication.factor": str(replicas),
+        "transaction.state.log.replication.factor": str(replicas),
+        "transaction.state.log.min.isr": str(max(replicas - 1, 1)),
+        "replica.fetch.backoff.ms": "20",
+        "replica.fetch.wait.max.ms": "100",
+        "controlled.shutdown.retry.backoff.ms": "50",
+    }
+
+
+def config_for_test(
+    settings: Mapping[str, object], *, data: str, port: int, defaults: Mapping[str, str] = TEST_DEFAULTS
+) -> BrokerConfig:
     """The configuration of a broker on the loopback ``port`` that keeps its logs in ``data``.
 
     Values may be of any type that Kafka's documentation names for the key: ``True`` is written ``true``, a list with
     commas. Raises ``BrokerStartError`` for an unknown key, a key that is a parameter of ``Broker``, or an invalid
     value.
     """
-    properties = {**TEST_DEFAULTS, "listeners": f"PLAINTEXT://127.0.0.1:{port}", "log.dirs": data}
+    properties = {**defaults, "listeners": f"PLAINTEXT://127.0.0.1:{port}", "log.dirs": data}
     for name, value in texts(settings).items():
         if name in _OWN:
             raise BrokerStartError(f"{name} is no setting of a broker in a test: use {_OWN[name]}")

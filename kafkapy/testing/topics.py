@@ -1,7 +1,8 @@
 """Topics of a broker in a test, through the handlers that serve clients."""
 
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Protocol
 
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.message import Message
@@ -10,6 +11,16 @@ from kafkapy.protocol.messages.delete_topics import DeleteTopicsRequest
 from kafkapy.testing.errors import RequestRefusedError
 
 TIMEOUT_MS: Final = 30_000
+DEFAULT_REPLICATION: Final = -1
+"""The replication factor of a CreateTopics request for that of ``default.replication.factor``."""
+
+
+class TopicShape(NamedTuple):
+    """Partitions, replicas and settings of a new topic; without ``replication_factor`` its broker chooses it."""
+
+    partitions: int = 1
+    replication_factor: int | None = None
+    configs: Mapping[str, str] = MappingProxyType({})
 
 
 class Requests(Protocol):
@@ -27,11 +38,11 @@ def check(error_code: int, message: str | None, what: str) -> None:
         raise RequestRefusedError(f"{what}: {code.name} ({error_code}): {message or code.message}", error_code)
 
 
-async def create_topic(
-    requests: Requests, name: str, partitions: int, configs: Mapping[str, str], *, exist_ok: bool = False
-) -> None:
+async def create_topic(requests: Requests, name: str, shape: TopicShape, *, exist_ok: bool = False) -> None:
     """Create a topic, and wait for its leaders. Raises ``RequestRefusedError``."""
-    topic = CreatableTopic(name, partitions, 1, configs=[CreatableTopicConfig(*pair) for pair in configs.items()])
+    factor = DEFAULT_REPLICATION if shape.replication_factor is None else shape.replication_factor
+    configs = [CreatableTopicConfig(*pair) for pair in shape.configs.items()]
+    topic = CreatableTopic(name, shape.partitions, factor, configs=configs)
     answer = (await requests.handle(CreateTopicsRequest([topic], TIMEOUT_MS), 5)).topics[0]
     if exist_ok and answer.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
         return

@@ -1,17 +1,316 @@
-"""The cluster in a test, which has exactly one broker."""
+"""Several brokers of one cluster in the test's process, used by stock clients."""
+
+import time
+from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import Consumer, Producer
+from kafka import KafkaConsumer
 
-from kafkapy.testing import BrokerStartError, Cluster
+from kafkapy.testing import (
+    Broker,
+    BrokerNotRunningError,
+    BrokerStartError,
+    Cluster,
+    NotInTimeError,
+    RequestRefusedError,
+    UnknownNameError,
+)
+
+START_S = 2.0
+"""Generous: about 0.1 s on an idle machine."""
 
 
-def test_a_cluster_has_one_member() -> None:
-    with Cluster(topics={"t": 2}) as cluster:
-        assert cluster.bootstrap == cluster.controller.bootstrap
-        assert [broker.topics() for broker in cluster.brokers] == [{"t": 2}]
-    assert not cluster.controller.is_running
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Cluster]:
+    """A cluster for tests that leave every broker running."""
+    with Cluster(topics={"t": 3}) as running:
+        yield running
 
 
-def test_more_members_are_refused_with_advice() -> None:
-    with pytest.raises(BrokerStartError, match=r"3 members can't be had: .* leave it at 1"):
-        Cluster(3)
+class Written:
+    """Values that a producer of librdkafka writes with acks=all, and those of them that were acknowledged."""
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        self.acknowledged: list[bytes] = []
+        self.failed: list[str] = []
+        self._count = 0
+        self._topic = topic
+        self._producer = Producer(
+            {"bootstrap.servers": cluster.bootstrap, "acks": "all", "retry.backoff.ms": 20, "linger.ms": 0,
+             "reconnect.backoff.ms": 20, "enable.idempotence": True}
+        )  # fmt: skip
+
+    def write(self, count: int) -> None:
+        for _ in range(count):
+            self._count += 1
+            self._producer.produce(self._topic, b"%d" % self._count, on_delivery=self._delivered)
+
+    def flush(self) -> None:
+        assert self._producer.flush(20) == 0
+        assert self.failed == []
+
+    def _delivered(self, error: object, message: object) -> None:
+        if error is not None:
+            self.failed.append(str(error))
+        else:
+            self.acknowledged.append(message.value())  # type: ignore[attr-defined]
+
+
+def values_of(broker: Broker | Cluster, topic: str) -> list[bytes | None]:
+    return [record.value for record in broker.records(topic)]
+
+
+# starting
+
+
+def test_three_brokers_serve_soon() -> None:
+    took_s = []
+    for _ in range(3):
+        began_s = time.perf_counter()
+        with Cluster() as cluster:
+            took_s.append(time.perf_counter() - began_s)
+            assert [broker.is_running for broker in cluster.brokers] == [True, True, True]
+            assert [broker.id for broker in cluster.brokers] == [0, 1, 2]
+            assert cluster.bootstrap.split(",") == [broker.bootstrap for broker in cluster.brokers]
+    assert min(took_s) < START_S
+
+
+@pytest.mark.parametrize(("brokers", "replicas"), [(1, 1), (2, 2), (4, 3)])
+def test_topics_are_replicated_on_up_to_three_brokers(brokers: int, replicas: int) -> None:
+    with Cluster(brokers, topics=["t"]) as cluster:
+        consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "g"})
+        consumer.subscribe(["t"])
+        cluster.leader("t").produce("t", b"v")
+        consumer.poll(0)
+        found = consumer.list_topics().topics
+        while "__consumer_offsets" not in found:
+            consumer.poll(0.05)
+            found = consumer.list_topics().topics
+        assert {name: len(found[name].partitions[0].replicas) for name in found} == {
+            "t": replicas,
+            "__consumer_offsets": replicas,
+        }
+        assert cluster.coordinator("g").is_running
+        consumer.close()
+
+
+def test_the_replication_factor_of_a_topic_can_be_chosen(shared: Cluster) -> None:
+    shared.create_topic("two", 4, {"min.insync.replicas": 2}, replication_factor=2)
+    shared.brokers[2].create_topic("one", replication_factor=1)
+    found = Producer({"bootstrap.servers": shared.bootstrap}).list_topics().topics
+    assert {len(each.replicas) for each in found["two"].partitions.values()} == {2}
+    assert len(found["one"].partitions[0].replicas) == 1
+    assert all(broker.topics()["two"] == 4 for broker in shared.brokers)
+    with pytest.raises(RequestRefusedError, match="INVALID_REPLICATION_FACTOR"):
+        shared.create_topic("four", replication_factor=4)
+    shared.brokers[1].delete_topic("two")
+    shared.delete_topic("one")
+    assert all(broker.topics().keys().isdisjoint({"one", "two"}) for broker in shared.brokers)
+
+
+def test_a_cluster_can_be_started_again_and_is_then_empty() -> None:
+    cluster = Cluster(2, topics=["t"])
+    for _ in range(2):
+        with cluster:
+            assert values_of(cluster, "t") == []
+            cluster.leader("t").produce("t", b"v")
+            assert cluster.start() is cluster
+        assert not any(broker.is_running for broker in cluster.brokers)
+        cluster.close()
+
+
+def test_calls_without_a_running_cluster_are_refused() -> None:
+    cluster = Cluster()
+    for ask in (lambda: cluster.controller, lambda: cluster.bootstrap, cluster.brokers[0].start, cluster.heal):
+        with pytest.raises(BrokerNotRunningError, match="was not started"):
+            ask()
+    with Cluster(1) as one:
+        one.brokers[0].stop()
+        with pytest.raises(BrokerNotRunningError, match="all brokers of the cluster are stopped"):
+            _ = one.controller
+        one.brokers[0].start()
+        assert one.controller is one.brokers[0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [({"broker.id": 7}, "broker.id is no setting of a cluster"), ({"num.partition": 1}, "did you mean")],
+)
+def test_a_cluster_that_can_not_start_says_why(settings: dict[str, object], problem: str) -> None:
+    cluster = Cluster(3, settings)
+    with pytest.raises(BrokerStartError, match=problem):
+        cluster.start()
+    assert not any(broker.is_running for broker in cluster.brokers)
+
+
+def test_a_cluster_without_brokers_is_refused() -> None:
+    with pytest.raises(BrokerStartError, match="a cluster of 0 brokers"):
+        Cluster(0)
+
+
+def test_unknown_names_are_reported(shared: Cluster) -> None:
+    for ask in (shared.leader, shared.records, shared.wait_until_in_sync):
+        with pytest.raises(UnknownNameError, match="there is no topic 'no'"):
+            ask("no")
+    with pytest.raises(UnknownNameError, match="partition of 't': '7'"):
+        shared.leader("t", 7)
+    with pytest.raises(UnknownNameError, match="there is no topic 'no'"):
+        shared.produce("no", b"v")
+    with pytest.raises(UnknownNameError, match="there is no broker '3'; there is 0, 1, 2"):
+        shared.separate([3])
+
+
+def test_records_are_read_from_all_leaders(shared: Cluster) -> None:
+    shared.create_topic("spread", 3)
+    leaders = {shared.leader("spread", partition).id for partition in range(3)}
+    assert leaders == {0, 1, 2}
+    written = Written(shared, "spread")
+    written.write(30)
+    written.flush()
+    records = shared.wait_for_records("spread", 30)
+    assert {record.value for record in records} == set(written.acknowledged)
+    assert shared.records("spread", partition=1) == [record for record in records if record.partition == 1]
+    with pytest.raises(NotInTimeError, match="'spread' has 30 records, 31 are waited for"):
+        shared.wait_for_records("spread", 31, timeout_s=0.02)
+
+
+def test_records_are_written_by_the_leaders(shared: Cluster) -> None:
+    shared.create_topic("keyed", 3)
+    placed = [shared.produce("keyed", b"v", key=b"%d" % at) for at in range(6)]
+    assert {record.partition for record in placed} == {0, 1, 2}
+    assert shared.records("keyed") == sorted(placed)
+    assert shared.produce("keyed", b"v", partition=2, timestamp=5).timestamp == 5
+
+
+# brokers that end and come back
+
+
+@pytest.mark.parametrize("end", ["kill", "stop"])
+def test_nothing_acknowledged_is_lost_with_the_leader(end: str) -> None:
+    with Cluster(settings={"min.insync.replicas": 2}, topics=["t"]) as cluster:
+        leader = cluster.leader("t")
+        written = Written(cluster, "t")
+        written.write(50)
+        written.flush()
+        written.write(50)
+        getattr(leader, end)()
+        written.write(50)
+        written.flush()
+        assert cluster.leader("t") is not leader
+        assert values_of(cluster, "t") == written.acknowledged == [b"%d" % at for at in range(1, 151)]
+
+        leader.start()
+        cluster.wait_until_in_sync("t")
+        assert [record.value for record in leader.wait_for_records("t", 150)] == written.acknowledged
+
+
+def test_the_controller_is_replaced_and_topics_can_be_created() -> None:
+    with Cluster() as cluster:
+        first = cluster.controller
+        first.kill()
+        assert cluster.controller is not first
+        cluster.create_topic("t", 2, replication_factor=2)
+        first.start()
+        assert first.topics() == {"t": 2}
+
+
+def test_a_group_continues_without_its_coordinator() -> None:
+    with Cluster(topics=["t"]) as cluster:
+        written = Written(cluster, "t")
+        written.write(10)
+        written.flush()
+
+        def read(count: int) -> list[bytes]:
+            consumer = KafkaConsumer(
+                "t", bootstrap_servers=cluster.bootstrap.split(","), group_id="g", auto_offset_reset="earliest",
+                enable_auto_commit=False, reconnect_backoff_ms=20, retry_backoff_ms=20,
+            )  # fmt: skip
+            found = [next(consumer).value for _ in range(count)]
+            consumer.commit()
+            consumer.close()
+            return found
+
+        assert read(4) == written.acknowledged[:4]
+        coordinator = cluster.coordinator("g")
+        coordinator.kill()
+        assert cluster.coordinator("g") is not coordinator
+        assert read(6) == written.acknowledged[4:]
+        assert cluster.coordinator("g").committed("g") == {("t", 0): 10}
+
+
+def test_a_stopped_broker_keeps_its_address(shared: Cluster) -> None:
+    broker = shared.brokers[1]
+    address = broker.bootstrap
+    broker.close()
+    assert not broker.is_running
+    with broker as again:
+        assert again.bootstrap == address
+    broker.start()
+    shared.wait_until_in_sync()
+
+
+# pauses, the network, time
+
+
+def test_a_paused_leader_answers_when_it_is_resumed() -> None:
+    with Cluster(topics=["t"]) as cluster:
+        leader = cluster.leader("t")
+        written = Written(cluster, "t")
+        written.write(1)
+        written.flush()
+        leader.pause()
+        written.write(1)
+        with pytest.raises(NotInTimeError):
+            cluster.wait_for_records("t", 2, timeout_s=0.2)
+        leader.resume()
+        written.flush()
+        assert values_of(cluster, "t") == [b"1", b"2"]
+
+
+def test_a_cluster_with_a_paused_controller_can_be_closed() -> None:
+    began_s = time.perf_counter()
+    with Cluster(topics=["t"]) as cluster:
+        cluster.controller.pause()
+    assert time.perf_counter() - began_s < 10
+
+
+def test_a_separated_follower_leaves_the_replicas_in_sync_and_catches_up() -> None:
+    with Cluster(topics=["t"]) as cluster:
+        leader = cluster.leader("t")
+        (follower, *_) = [each for each in cluster.brokers if each not in (leader, cluster.controller)]
+        written = Written(cluster, "t")
+        written.write(10)
+        written.flush()
+        follower.wait_for_records("t", 10)
+        with cluster.separated([follower.id]):
+            written.write(10)
+            with pytest.raises(NotInTimeError):  # the high watermark waits for the follower
+                cluster.wait_for_records("t", 11, timeout_s=0.2)
+            cluster.clock.advance(60_000)  # replica.lag.time.max.ms is 30 s
+            written.flush()
+            assert len(values_of(cluster, "t")) == 20
+            assert len(values_of(follower, "t")) == 10
+            with pytest.raises(NotInTimeError, match="t-0 is in sync on"):
+                cluster.wait_until_in_sync("t", timeout_s=0.02)
+        follower.wait_for_records("t", 20)
+        cluster.wait_until_in_sync("t")
+        assert values_of(follower, "t") == written.acknowledged
+
+
+def test_a_broker_in_two_groups_reaches_both() -> None:
+    with Cluster(topics=["t"]) as cluster:
+        leader = cluster.leader("t")
+        left, right = (broker for broker in cluster.brokers if broker is not leader)
+        with cluster.separated([leader.id, left.id], [leader.id, right.id]):
+            cluster.produce("t", b"v")
+            for broker in cluster.brokers:
+                broker.wait_for_records("t", 1)
+
+
+def test_all_brokers_have_one_clock(shared: Cluster) -> None:
+    before_ms = shared.clock.now_ms()
+    shared.brokers[2].clock.advance(3_600_000)
+    assert shared.clock is shared.brokers[0].clock
+    assert shared.clock.now_ms() >= before_ms + 3_600_000
+    shared.wait_until_in_sync()

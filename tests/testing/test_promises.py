@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from kafkapy.testing import AsyncBroker, Broker, BrokerStartError
+from kafkapy.testing import AsyncBroker, Broker, BrokerStartError, Cluster
 
 FIRST_PRODUCE_MS = 30
 RESIDENT_BYTES = 20_000_000
@@ -137,6 +137,20 @@ def topics_of_groups_and_transactions() -> None:
         broker.create_topic("__transaction_state", 5)
 
 
+def brokers_of_a_cluster() -> None:
+    with Cluster(topics={"t": 3}) as cluster:
+        cluster.leader("t").produce("t", b"v")
+        cluster.brokers[0].kill()
+        cluster.brokers[1].stop()
+        cluster.brokers[0].start()
+        cluster.separate([0], [2])
+
+
+def cluster_that_can_not_start() -> None:
+    with pytest.raises(Exception, match="INVALID_TOPIC"):
+        Cluster(topics=["bad name"]).start()
+
+
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -161,6 +175,8 @@ def what_there_is(temporary: Path) -> tuple[set[str], int, list[str], int]:
         directory_in_use,
         in_a_coroutine,
         topics_of_groups_and_transactions,
+        brokers_of_a_cluster,
+        cluster_that_can_not_start,
     ],
     ids=lambda use: use.__name__,
 )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.testing import AsyncBroker, Broker, BrokerNotRunningError, MovingClock
+from kafkapy.testing import AsyncBroker, Broker, BrokerNotRunningError, Cluster, MovingClock
 from kafkapy.testing.surface import HostedSurface
 
 
@@ -25,3 +25,12 @@ def test_a_running_broker_has_its_directory_and_addresses(tmp_path: Path) -> Non
         assert broker.is_running
         assert broker.data == tmp_path
         assert broker.bootstrap == f"127.0.0.1:{broker.port}"
+
+
+def test_a_broker_of_a_cluster_has_its_own_address_directory_and_faults() -> None:
+    with Cluster(2) as cluster:
+        one, other = cluster.brokers
+        assert isinstance(one, Broker)
+        assert one.port != other.port
+        assert one.data != other.data
+        assert one.faults is not other.faults

@@ -1,0 +1,231 @@
+"""The brokers behind ``Cluster``; all methods run on their event loop."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
+from itertools import combinations
+from typing import Final
+
+from kafkapy.clock import SystemClock
+from kafkapy.metadata.embedded import EmbeddedStore
+from kafkapy.metadata.image import MetadataImage
+from kafkapy.records.record import Record
+from kafkapy.testing import records
+from kafkapy.testing.errors import BrokerNotRunningError, NotInTimeError, unknown
+from kafkapy.testing.helpers import Helpers
+from kafkapy.testing.hosted import HostedBroker
+from kafkapy.testing.links import Links
+from kafkapy.testing.moving_clock import MovingClock
+from kafkapy.testing.records import RecordSelection, TopicRecord, place
+from kafkapy.testing.settings import cluster_defaults
+from kafkapy.testing.topics import TopicShape, create_topic, delete_topic
+from kafkapy.testing.waiting import LOOK_EVERY_MS, Deadline, until
+from kafkapy.types import TopicPartition
+
+SETTLED_S: Final = 30.0
+"""How long a cluster may take to notice a start or a stop, or to elect a controller."""
+
+
+class HostedCluster:
+    """The brokers of one cluster, their metadata in memory, their clock, and the connections between them."""
+
+    def __init__(self, hosts: Iterable[HostedBroker], topics: Iterable[str] | Mapping[str, int]) -> None:
+        self.hosts: Final = tuple(hosts)
+        self.clock: Final = MovingClock()
+        self.links: Final = Links()
+        self.defaults: Final = cluster_defaults(len(self.hosts))
+        self.store = EmbeddedStore(None, self.clock)
+        self._topics: dict[str, int] = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
+        self._is_closing = False
+        for broker_id, host in enumerate(self.hosts):
+            host.join(self, broker_id)
+
+    # lifecycle
+
+    async def start(self) -> None:
+        """Start every broker, the first one as the controller, and create the topics."""
+        async with AsyncExitStack() as on_failure:
+            on_failure.push_async_callback(self.close)
+            first, *others = self.hosts
+            await first.start()
+            started = await asyncio.gather(*(host.start() for host in others), return_exceptions=True)
+            for error in filter(None, started):
+                raise error
+            for topic, partitions in self._topics.items():
+                await self.create_topic(topic, TopicShape(partitions))
+            on_failure.pop_all()
+
+    async def close(self) -> None:
+        """End every broker, the controller last, and release ports and directories; may be called repeatedly.
+
+        The brokers are killed: a clean stop moves leaderships, for which a test's paused brokers would be waited for.
+        """
+        self._is_closing = True
+        controller = self._active()
+        async with AsyncExitStack() as ends:
+            ends.push_async_callback(self._renew)
+            for host in sorted(self.hosts, key=lambda host: host is not controller):
+                ends.push_async_callback(host.close)
+                ends.push_async_callback(host.kill)
+
+    async def _renew(self) -> None:
+        """Be ready for another start, without the metadata of this one."""
+        await self.store.close()
+        self.store = EmbeddedStore(None, self.clock)
+        self.links.heal()
+        self._is_closing = False
+
+    @property
+    def running(self) -> list[HostedBroker]:
+        """The brokers that are started."""
+        return [host for host in self.hosts if host.is_running]
+
+    # state
+
+    async def settled(self) -> None:
+        """Wait until every running broker knows which brokers run; not while some are paused or separated."""
+
+        await self._agree(
+            lambda image: image.brokers.keys() == {host.broker_id for host in self.running},
+            "the brokers do not all know which brokers run",
+        )
+
+    async def _agree(self, condition: Callable[[MetadataImage], bool], failure: str) -> None:
+        """Wait until the metadata of every running broker fulfil ``condition``, unless the test keeps some from it."""
+
+        def look() -> bool | None:
+            is_disturbed = self.links.are_broken or any(host.faults.is_paused for host in self.running)
+            if self._is_closing or is_disturbed:
+                return True
+            return True if all(condition(host.services.metadata.image) for host in self.running) else None
+
+        await until(look, Deadline(SETTLED_S), lambda: failure)
+
+    async def controller(self) -> HostedBroker:
+        """The controller, once one is elected."""
+        if not self.running:
+            raise BrokerNotRunningError("all brokers of the cluster are stopped: start() one of them first")
+        return await until(self._active, Deadline(SETTLED_S), lambda: "no broker has become the controller")
+
+    def _active(self) -> HostedBroker | None:
+        return next((host for host in self.running if host.services.controller.is_active), None)
+
+    async def leader(self, topic: str, partition: int, timeout_s: float) -> HostedBroker:
+        """The running broker that leads a partition, once there is one. Raises ``UnknownNameError``."""
+
+        def look() -> HostedBroker | None:
+            image = self._image()
+            found = None if image is None else image.partition(topic, partition)
+            if found is None or found.leader < 0:
+                return None
+            host = self.hosts[found.leader]
+            return host if host.is_running and _leads(host, TopicPartition(topic, partition)) else None
+
+        topics = (await self.controller()).services.metadata.image.topics
+        if topic not in topics:
+            raise unknown("topic", topic, topics)
+        if partition not in topics[topic].partitions:
+            raise unknown(f"partition of {topic!r}:", str(partition), map(str, topics[topic].partitions))
+        return await until(look, Deadline(timeout_s), lambda: f"{topic}-{partition} has no leader that runs")
+
+    def _image(self) -> MetadataImage | None:
+        active = self._active()
+        return None if active is None else active.services.metadata.image
+
+    async def coordinator(self, group: str, timeout_s: float) -> HostedBroker:
+        """The broker that coordinates a consumer group. Raises ``UnknownNameError`` before the first group."""
+        partition = (await self.controller()).services.group_coordinator.partition_for(group)
+        return await self.leader("__consumer_offsets", partition, timeout_s)
+
+    async def in_sync(self, topic: str | None, timeout_s: float) -> None:
+        """Wait until every replica of a topic, or of all topics, is in sync."""
+
+        def lagging() -> list[str]:
+            image = self._image()
+            if image is None:
+                return ["there is no controller"]
+            return [
+                f"{found.name}-{index} is in sync on {sorted(each.isr)} of {sorted(each.replicas)}"
+                for found in image.topics.values()
+                if topic in (None, found.name)
+                for index, each in found.partitions.items()
+                if set(each.isr) != set(each.replicas)
+            ]
+
+        await self.controller()
+        image = self._image()
+        if topic is not None and image is not None and topic not in image.topics:
+            raise unknown("topic", topic, image.topics)
+        await until(lambda: None if lagging() else True, Deadline(timeout_s), lambda: "; ".join(lagging()[:5]))
+
+    # topics and records
+
+    async def create_topic(self, name: str, shape: TopicShape) -> None:
+        """Create a topic; all brokers know it on return, as after ``settled``. Raises ``RequestRefusedError``."""
+        await create_topic((await self.controller()).requests, name, shape)
+        await self._agree(lambda image: name in image.topics, f"not every broker knows topic {name!r}")
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic; no broker knows it on return, as after ``settled``. Raises ``RequestRefusedError``."""
+        await delete_topic((await self.controller()).requests, name)
+        await self._agree(lambda image: name not in image.topics, f"some broker still knows topic {name!r}")
+
+    async def produce(self, topic: str, partition: int | None, record: Record) -> TopicRecord:
+        """Append a record on the partition's leader. Raises ``UnknownNameError`` and ``RequestRefusedError``."""
+        image = (await self.controller()).services.metadata.image
+        index = partition
+        if index is None:
+            found = image.topics.get(topic)
+            index = 0 if found is None else place(record.key, len(found.partitions))
+        leader = await self.leader(topic, index, SETTLED_S)
+        return await Helpers(leader).produce(topic, index, record)
+
+    async def records(self, selection: RecordSelection, timeout_s: float) -> list[TopicRecord]:
+        """The records of a topic as its leaders have them. Raises ``UnknownNameError``."""
+        image = (await self.controller()).services.metadata.image
+        found = image.topics.get(selection.topic)
+        if found is None:
+            raise unknown("topic", selection.topic, image.topics)
+        wanted = sorted(found.partitions) if selection.partition is None else [selection.partition]
+        result: list[TopicRecord] = []
+        for index in wanted:
+            leader = await self.leader(selection.topic, index, timeout_s)
+            result += await records.read(leader.services, selection._replace(partition=index))
+        return result
+
+    async def wait_for_records(self, selection: RecordSelection, count: int, timeout_s: float) -> list[TopicRecord]:
+        """As ``records``, once there are at least ``count``."""
+        deadline = Deadline(timeout_s)
+        while len(found := await self.records(selection, timeout_s)) < count:
+            if deadline.is_over:
+                raise NotInTimeError(
+                    f"not within {timeout_s:g} s: {selection.topic!r} has {len(found)} records, {count} are waited for"
+                )
+            await SystemClock().sleep(LOOK_EVERY_MS)
+        return found
+
+    # the network
+
+    async def separate(self, groups: Iterable[Iterable[int]]) -> None:
+        """Break the connections between brokers that share no group; brokers in no group form one more.
+
+        Raises ``UnknownNameError``.
+        """
+        sets = [frozenset(group) for group in groups]
+        ids = frozenset(range(len(self.hosts)))
+        for stranger in frozenset().union(*sets) - ids:
+            raise unknown("broker", str(stranger), map(str, ids))
+        sets.append(ids.difference(*sets))
+        for link in map(frozenset, combinations(ids, 2)):
+            if not any(link <= group for group in sets):
+                self.links.sever(link)
+
+    async def heal(self) -> None:
+        """Let all brokers reach each other again."""
+        self.links.heal()
+
+
+def _leads(host: HostedBroker, topic_partition: TopicPartition) -> bool:
+    """Whether the broker has taken over the leadership that the controller gave it."""
+    partition = host.services.replica_manager.partitions.get(topic_partition)
+    return partition is not None and partition.is_leader
