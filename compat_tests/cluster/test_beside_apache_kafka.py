@@ -1,11 +1,14 @@
 """One kafkapy broker and one of Apache Kafka 2.7.2 in a cluster; each of them is the controller once."""
 
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
 from compat_tests.cluster.brokers import SESSION_MS, Cluster, eventually
+from compat_tests.java_tools import JavaTools
 from compat_tests.real_kafka import RealKafka, ZooKeeper
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(240)]
@@ -57,3 +60,24 @@ def test_the_other_one_takes_over(cluster: Cluster) -> None:
     assert cluster.consume(first, "t", range(4), 40) == [b"%02d" % number for number in range(40)]
     cluster.create(first, "last", 4)
     assert sorted(cluster.leaders(first, "last").values()) == [OURS, OURS, THEIRS, THEIRS]
+
+
+def test_replicas_move_from_one_to_the_other_and_back(cluster: Cluster, tmp_path: Path) -> None:
+    tools = JavaTools("2.7.2")
+    topic = ("--zookeeper", cluster.zookeeper_connect, "--topic", "m")
+    tools.run("TopicCommand", "--create", *topic, "--replica-assignment", f"{OURS},{OURS}")
+    eventually(lambda: all(len(cluster.led(via, "m")) == 2 for via in (OURS, THEIRS)))
+    path = tmp_path / "moves.json"
+    sent = 0
+    for target in (THEIRS, OURS):
+        cluster.produce(OURS, "m", [b"%02d" % number for number in range(sent, sent + 40)], range(2))
+        sent += 40
+        moves = [{"topic": "m", "partition": index, "replicas": [target]} for index in range(2)]
+        path.write_text(json.dumps({"version": 1, "partitions": moves}))
+        where = ("--bootstrap-server", cluster.brokers[cluster.controller(OURS)].bootstrap)
+        tools.run("ReassignPartitionsCommand", *where, "--reassignment-json-file", str(path), "--execute")
+        for via in (OURS, THEIRS):
+            eventually(lambda via=via, target=target: set(cluster.leaders(via, "m").values()) == {target})  # type: ignore[misc]
+        assert cluster.consume(THEIRS, "m", range(2), sent) == [b"%02d" % number for number in range(sent)]
+        found = cluster.metadata(THEIRS).topics["m"].partitions.values()
+        assert [(each.replicas, each.isrs) for each in found] == [([target], [target])] * 2
