@@ -198,7 +198,10 @@ class Cluster:
         return self._call(self._hosted.produce(topic, partition, Record(key, value, timestamp, headers)))
 
     def records(self, topic: str, *, partition: int | None = None, read_committed: bool = False) -> list[TopicRecord]:
-        """``Broker.records``, from the leaders of the topic's partitions."""
+        """``Broker.records``, from the leaders of the topic's partitions; a new leader's followers are waited for.
+
+        Raises ``UnknownNameError`` and ``NotInTimeError``.
+        """
         return self._call(self._hosted.records(RecordSelection(topic, partition, read_committed), WAIT_S))
 
     def wait_for_records(

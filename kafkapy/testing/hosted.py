@@ -18,7 +18,6 @@ from kafkapy.server.dispatch import LocalRequests
 from kafkapy.server.interception import Hooks
 from kafkapy.testing.errors import BrokerNotRunningError, BrokerStartError
 from kafkapy.testing.faults import Faults
-from kafkapy.testing.links import LinkedChannel
 from kafkapy.testing.moving_clock import MovingClock
 from kafkapy.testing.port import HOST, ReservedPort
 from kafkapy.testing.settings import TEST_DEFAULTS, config_for_test
@@ -201,6 +200,8 @@ class HostedBroker:
         hooks = Hooks(self.faults, connection_clock=SystemClock(), files=files)
         store, cluster = self._store, self._cluster
         if cluster is not None:
+            from kafkapy.testing.links import LinkedChannel  # a broker that is alone needs none
+
             assert self.broker_id is not None, "join sets both"
             store = cluster.store
             hooks = replace(hooks, peers=partial(LinkedChannel, cluster.links, self.broker_id))

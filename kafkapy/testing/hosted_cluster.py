@@ -181,7 +181,7 @@ class HostedCluster:
         return await Helpers(leader).produce(topic, index, record)
 
     async def records(self, selection: RecordSelection, timeout_s: float) -> list[TopicRecord]:
-        """The records of a topic as its leaders have them. Raises ``UnknownNameError``."""
+        """The records of a topic as its leaders have them. Raises ``UnknownNameError`` and ``NotInTimeError``."""
         image = (await self.controller()).services.metadata.image
         found = image.topics.get(selection.topic)
         if found is None:
@@ -189,9 +189,28 @@ class HostedCluster:
         wanted = sorted(found.partitions) if selection.partition is None else [selection.partition]
         result: list[TopicRecord] = []
         for index in wanted:
-            leader = await self.leader(selection.topic, index, timeout_s)
+            leader = await self._committed_leader(TopicPartition(selection.topic, index), timeout_s)
             result += await records.read(leader.services, selection._replace(partition=index))
         return result
+
+    async def _committed_leader(self, topic_partition: TopicPartition, timeout_s: float) -> HostedBroker:
+        """The leader, once its high watermark has reached the start of its epoch.
+
+        The high watermark of a new leader may be below that of the one before (KIP-207): records that were acknowledged
+        would be missing.
+        """
+        leader = await self.leader(*topic_partition, timeout_s)
+
+        def look() -> bool | None:
+            partition = leader.services.replica_manager.partitions.get(topic_partition)
+            if partition is None or not partition.is_leader:
+                return True  # another leader is elected, or the partition is deleted
+            return True if partition.log.high_watermark >= partition.epoch_start_offset else None
+
+        await until(
+            look, Deadline(timeout_s), lambda: f"followers of {topic_partition} do not fetch from its new leader"
+        )
+        return leader
 
     async def wait_for_records(self, selection: RecordSelection, count: int, timeout_s: float) -> list[TopicRecord]:
         """As ``records``, once there are at least ``count``."""

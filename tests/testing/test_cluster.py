@@ -205,6 +205,34 @@ def test_nothing_acknowledged_is_lost_with_the_leader(end: str) -> None:
         assert [record.value for record in leader.wait_for_records("t", 150)] == written.acknowledged
 
 
+def test_acknowledged_records_are_seen_at_once_on_a_new_leader() -> None:
+    with Cluster(topics={"t": 6}) as cluster:
+        for partition in range(6):
+            cluster.produce("t", b"v", partition=partition)
+        cluster.leader("t").kill()
+        assert len(cluster.records("t")) == 6
+
+
+def test_records_of_a_new_leader_without_its_followers_are_not_reported() -> None:
+    long_fetches = {"replica.fetch.wait.max.ms": 3_000}  # followers learn the high watermark at the end of a fetch
+    with Cluster(4, long_fetches, topics={"t": 4}) as cluster:
+        controller = cluster.controller.id
+        partitions = Producer({"bootstrap.servers": cluster.bootstrap}).list_topics().topics["t"].partitions
+        (place, replicas) = next(
+            (at, each.replicas) for at, each in partitions.items() if controller not in each.replicas
+        )
+        cluster.produce("t", b"v", partition=place)
+        leader = cluster.leader("t", place)
+        first, second = (each for each in replicas if each != leader.id)
+        cluster.separate([first, controller], [second, controller])
+        leader.kill()
+        assert cluster.leader("t", place).id in (first, second)
+        with pytest.raises(NotInTimeError, match=f"followers of t-{place} do not fetch"):
+            cluster.wait_for_records("t", 1, partition=place, timeout_s=0.05)
+        cluster.heal()
+        assert [record.value for record in cluster.records("t", partition=place)] == [b"v"]
+
+
 def test_the_controller_is_replaced_and_topics_can_be_created() -> None:
     with Cluster() as cluster:
         first = cluster.controller
