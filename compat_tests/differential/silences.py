@@ -3,7 +3,13 @@
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from compat_tests.differential.allowed import NAMED_TWICE, REBALANCING, UNKNOWN_MEMBER, names_twice
+from compat_tests.differential.allowed import (
+    NAMED_TWICE,
+    REBALANCING,
+    UNKNOWN_MEMBER,
+    UNKNOWN_SERVER_ERROR,
+    names_twice,
+)
 from compat_tests.differential.sides import CLOSED
 
 KINDS: Final = (2, 4, 8)
@@ -71,9 +77,10 @@ def _set_twice(quiet: Quiet) -> bool:
 
 
 def _elects_all_in_no_way(quiet: Quiet) -> bool:
-    if quiet.api != "ELECT_LEADERS" or quiet.theirs is not None:
+    """Whether the request had an unknown kind and no list, also by its damage: our answer is an error without items."""
+    if quiet.api != "ELECT_LEADERS" or quiet.theirs is not None or quiet.message is None:
         return False
-    return quiet.request.topic_partitions is None and quiet.request.election_type not in (0, 1)
+    return quiet.message.error_code == UNKNOWN_SERVER_ERROR and not quiet.message.replica_election_results
 
 
 def _inconvertible(quiet: Quiet) -> bool:
