@@ -69,6 +69,7 @@ _UNKNOWN: Final = UnknownTopicOrPartitionError("The partition does not exist.")
 _NOT_MOVING: Final = NoReassignmentInProgressError("The replicas of the partition are not being moved.")
 _EMPTY: Final = InvalidReplicaAssignmentError("A partition needs at least one replica.")
 _NEGATIVE: Final = InvalidReplicaAssignmentError("A broker id in the list of replicas is negative.")
+_TOO_MANY: Final = InvalidReplicaAssignmentError("There are more replicas than live brokers.")
 _TWICE: Final = InvalidReplicaAssignmentError("A broker id is twice in the list of replicas.")
 _LAST_IN_SYNC: Final = InvalidReplicaAssignmentError(
     "The only in-sync replicas would be removed: wait until another replica is in sync."
@@ -171,6 +172,10 @@ class Reassignments:
         for partition, target in targets.items():
             await pause()
             current = self._context.assignment(partition)
+            most = len(self._context.live) + len(current.replicas) if only_alive else None
+            answers[partition] = refusal = None if target is None else _list_refusal(target, most)
+            if refusal is not None:
+                continue
             assignment = current.reassigned(current.origin if target is None else target)
             answers[partition] = refusal = self._refusal(partition, target, assignment, only_alive=only_alive)
             if refusal is None:
@@ -186,9 +191,6 @@ class Reassignments:
         only_alive: bool,
     ) -> BrokerError | None:
         if target is not None:
-            unusable = _list_refusal(target)
-            if unusable is not None:
-                return unusable
             dead = [broker for broker in assignment.adding if broker not in self._context.live]
             if only_alive and dead:
                 return InvalidReplicaAssignmentError(f"Brokers {dead} are not alive.")
@@ -377,9 +379,12 @@ class Reassignments:
             await self._writer.write([SetData(path, ReassignPartitionsZNode.encode(kept), version)])
 
 
-def _list_refusal(target: Sequence[int]) -> BrokerError | None:
+def _list_refusal(target: Sequence[int], most: int | None) -> BrokerError | None:
+    """Why no partition can have these replicas. ``most`` is a bound on their number: a request may list a million."""
     if not target:
         return _EMPTY
+    if most is not None and len(target) > most:
+        return _TOO_MANY
     if min(target) < 0:
         return _NEGATIVE
     return _TWICE if len(set(target)) < len(target) else None

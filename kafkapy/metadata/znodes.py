@@ -314,8 +314,9 @@ class ReplicaAssignment(NamedTuple):
         """The assignment while replicas move to ``target``: its replicas first, then those that go."""
         origin = self.origin
         replicas = tuple(dict.fromkeys((*target, *origin)))
-        adding = tuple(broker for broker in replicas if broker not in origin)
-        return ReplicaAssignment(replicas, adding, tuple(broker for broker in replicas if broker not in target))
+        before, after = set(origin), set(target)
+        adding = tuple(broker for broker in replicas if broker not in before)
+        return ReplicaAssignment(replicas, adding, tuple(broker for broker in replicas if broker not in after))
 
 
 class LeaderIsr(NamedTuple):

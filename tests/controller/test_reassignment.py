@@ -226,6 +226,18 @@ def test_each_partition_has_its_own_refusal() -> None:
     run(scenario, ("rf2", "rf3"))
 
 
+def test_a_list_of_a_million_replicas_is_refused_at_once() -> None:
+    """Each step takes time that grows with the list alone; its text does not grow."""
+
+    async def scenario(started: Cluster) -> None:
+        answers = await started.controller.node.controller.ask(
+            "a reassignment", lambda active: active.reassignments.alter({RF2: range(1, 1_000_001)})
+        )
+        assert [str(error) for error in answers.values()] == ["There are more replicas than live brokers."]
+
+    run(scenario)
+
+
 def test_only_the_controller_moves_replicas() -> None:
     async def scenario(started: Cluster) -> None:
         with pytest.raises(NotControllerError):
@@ -462,7 +474,7 @@ def test_the_znode_of_the_legacy_tool_loses_each_entry_that_is_done() -> None:
     run(scenario, ("rf1", "rf2"))
 
 
-def test_what_the_legacy_tool_can_not_have_is_removed(caplog: pytest.LogCaptureFixture) -> None:
+def test_requests_of_the_legacy_tool_that_can_not_be_met_are_removed(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(started: Cluster) -> None:
         await request(started, nowhere_0=(1,), rf2_0=(3, 3), rf3_0=(9, 3))
         assert (await moving(started)) == {RF3: ReplicaAssignment((9, 3, 1, 2), (9,), (1, 2))}

@@ -20,7 +20,7 @@ from kafkapy.protocol.messages.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
 )
-from kafkapy.turns import pause
+from kafkapy.turns import pause, pieces
 from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -79,9 +79,11 @@ async def _refused(request: ElectLeadersRequest) -> ElectLeadersResponse:
     code = ErrorCode.UNKNOWN_SERVER_ERROR
     response = ElectLeadersResponse(error_code=code)
     for listed in request.topic_partitions or ():
-        await pause()
-        results = [PartitionResult(index, code, None) for index in listed.partitions]
-        response.replica_election_results.append(ReplicaElectionResult(listed.topic, results))
+        result = ReplicaElectionResult(listed.topic)
+        response.replica_election_results.append(result)
+        for piece in pieces(listed.partitions):
+            await pause()
+            result.partition_result += [PartitionResult(index, code, None) for index in piece]
     return response
 
 
