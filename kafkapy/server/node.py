@@ -23,7 +23,7 @@ from kafkapy.metadata.registration import (
     ensure_persistent_paths,
     register,
 )
-from kafkapy.metadata.store import MetadataStore, SessionEndedError, SessionEvent, SessionExpiredError
+from kafkapy.metadata.store import MetadataStore, SessionEndedError, SessionEvent, SessionExpiredError, StoreError
 from kafkapy.metadata.znodes import BrokerEndpoint, TopicsZNode
 from kafkapy.network.peer import BrokerChannel
 from kafkapy.replication.fencing import ControllerFence
@@ -177,7 +177,9 @@ class MetadataNode:
     async def _has_joined(self) -> bool:
         try:
             await self._join()
-        except BrokerIdTakenError as error:
+        except SessionEndedError:
+            raise
+        except (BrokerIdTakenError, StoreError) as error:
             logger.error("The broker is not registered, trying again: %s", error)
             return False
         logger.info("The broker is registered again, with epoch %d", self.fence.broker_epoch)

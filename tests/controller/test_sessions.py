@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,8 @@ from kafkapy import turns
 from kafkapy.controller.topics import NewTopic
 from kafkapy.metadata.embedded import EmbeddedStore
 from kafkapy.metadata.registration import BrokerIdTakenError
-from kafkapy.metadata.store import Create, StoreClosedError, ensure_path
+from kafkapy.metadata.store import BadVersionError, Create, StoreClosedError, ensure_path
+from kafkapy.server import node
 from kafkapy.server.node import REGISTRATION_RETRY_MS, STORE_PATIENCE_MS
 from kafkapy.testing.clock import ManualClock
 from tests.controller.harness import Cluster, FakeBroker, cluster
@@ -176,6 +178,33 @@ def test_registration_is_repeated_while_another_broker_has_the_id(caplog: pytest
 
 
 CLUSTER_KEYS = {"zookeeper.connect": "z:2181", "zookeeper.session.timeout.ms": "6000", "broker.rack": "r"}
+
+
+def test_registration_is_repeated_after_an_error_of_the_store(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        clock = ManualClock()
+        async with cluster(1, clock=clock) as started:
+            broker = started.brokers[1]
+            await broker.session.expire()
+            register = node.register
+            failures = [BadVersionError("/brokers/ids/1")]
+
+            async def refused_once(*arguments: Any) -> int:
+                if failures:
+                    raise failures.pop()
+                return await register(*arguments)
+
+            monkeypatch.setattr(node, "register", refused_once)
+            broker.session.renew()
+            await until(lambda: "The broker is not registered, trying again" in caplog.text)
+            await asyncio.sleep(0)
+            clock.advance(REGISTRATION_RETRY_MS)
+            await until(lambda: broker.node.controller.is_active)
+            await started.settle()
+
+    asyncio.run(main())
 
 
 def test_a_broker_that_was_killed_waits_for_the_end_of_its_session(caplog: pytest.LogCaptureFixture) -> None:
