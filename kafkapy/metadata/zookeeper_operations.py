@@ -50,7 +50,7 @@ _UNSIGNED: Final = (1 << 64) - 1
 OPEN_ROOT: Final = "/consumers"
 """Consumers of old releases write below it, with any identity."""
 SECRET_ROOTS: Final = ("/config/users", "/config/brokers", "/delegation_token/tokens")
-"""What lies below them may hold passwords and keys: nobody but the brokers reads it."""
+"""Their nodes may hold passwords and keys, so only brokers may read them."""
 
 
 def access_list(path: str, *, secure: bool) -> Sequence[ACL]:

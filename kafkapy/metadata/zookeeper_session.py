@@ -30,10 +30,10 @@ What happens when a connection is lost, in this order:
    reads, before what has been asked for since.
 
 What happens when the server says that the session has expired: its ephemeral nodes are gone, and so are the watches.
-Listeners are told EXPIRED, then the writes without an answer fail with SessionExpiredError, since nothing tells what
-has become of them; reads, and calls that had not been sent, wait for the next session, which is opened at once.
-Listeners are told RENEWED when it is there. While no server can be reached, nobody knows whether the session has
-expired; the broker goes on serving, and versions and epochs keep its writes from harming those of another one.
+Listeners get EXPIRED, then the writes without an answer fail with SessionExpiredError, since it is unknown whether
+they were made; reads, and calls that had not been sent, wait for the next session, which is opened at once.
+Listeners get RENEWED when it is open. While no server can be reached, it is unknown whether the session has
+expired; the broker continues to serve, and versions and epochs keep its writes from harming those of another one.
 
 A broker that ends without ``close`` (or without a connection then) stays registered until ZooKeeper has not heard of
 its session for the session's time-out.
@@ -117,7 +117,7 @@ class ZooKeeperSettings(NamedTuple):
 
 
 class _Request:
-    """What was asked for and the future with its answer."""
+    """A request and the future of its response."""
 
     __slots__ = ("message", "payload", "path", "answer", "operations", "watch", "xid", "seen_zxid", "is_look_up")
 
@@ -595,4 +595,4 @@ def _value(message: Any, payload: bytes, offset: int) -> Any:
 def _fail(request: _Request, error: SessionEndedError) -> None:
     if not request.answer.done():
         request.answer.set_exception(error)
-        request.answer.exception()  # asyncio complains of one that nobody has asked for
+        request.answer.exception()  # asyncio logs exceptions that were never retrieved

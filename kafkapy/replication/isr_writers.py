@@ -5,7 +5,7 @@ the state and tells all brokers of it. Before, the leader writes the state itsel
 through a node under ``/isr_change_notification``, which leaders create after some quiet seconds.
 
 Both write with the version of the state that the leader knows. If another version is there, the controller has elected
-a leader meanwhile and its LeaderAndIsr is on its way: the proposal stays open, so that its larger set counts for the
+a leader meanwhile and will send LeaderAndIsr: the proposal stays open, so that its larger set counts for the
 high watermark, and the LeaderAndIsr replaces it.
 """
 
@@ -57,7 +57,7 @@ _REFUSED: Final = frozenset({ErrorCode.INVALID_REQUEST, ErrorCode.OPERATION_NOT_
 
 
 class Proposal(NamedTuple):
-    """What is to be written for a partition."""
+    """A partition and the state to write for it."""
 
     partition: Partition
     state: LeaderIsr

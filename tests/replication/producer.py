@@ -28,7 +28,7 @@ class Producer:
             try:
                 await self._write_to(leader)
             except (OSError, asyncio.IncompleteReadError):
-                continue  # the broker has died
+                continue  # the broker was killed
 
     def _leader(self) -> BrokerServer | None:
         found = [

@@ -272,7 +272,7 @@ def test_records_that_the_leader_does_not_have_are_cut_off(tmp_path: Path, caplo
 
 
 def test_records_above_the_high_watermark_that_the_leader_has_stay(tmp_path: Path) -> None:
-    """KIP-101: were they cut off and then the leader lost, nobody would have what it had acknowledged."""
+    """KIP-101: if the follower truncated them and the leader was lost, acknowledged records would be lost."""
 
     async def scenario(pair: Pair) -> None:
         pair.leader.append(5)
