@@ -1,5 +1,7 @@
 # make run     the main job: a broker, real flights, a PySpark pipeline, its result under out/
 # make test    everything: checks, all tests with their coverage gates, compatibility with stock clients and Spark
+# make compat-cluster  the clients' scenarios on three brokers, the long ones too; leaders, coordinators and controllers are
+#              killed in some (CLUSTER=kafka-2.7.2-cluster: the same on Apache Kafka)
 # make compatibility  the compatibility suite on every Kafka release that is here; docs/compatibility.md says what came out
 # make check   format, lint, types, layers, generated code, fast tests: about a minute, no Java, no network
 # make simulate  thousands of random histories of a log on a disk that fails and dies, and of consumers in a group
@@ -8,6 +10,10 @@
 #              cuts the power of an ext4 of its own instead, for kafkapy.flush=ack)
 # make exactly-once  some 100,000 transactions that read, process and write, broker and client killed at random meanwhile:
 #              each record comes out once, in order (RECORDS=10000; ARGUMENTS=--seed 2)
+# make chaos   three brokers on a ZooKeeper under 1,000 faults: killed, stopped, cut off, without ZooKeeper, with full disks;
+#              nothing acknowledged is lost, moved, doubled or reordered (WINDOWS=50; ARGUMENTS="--seed 7 --clusters 2",
+#              --target kafka does the same to Apache Kafka 2.7.2)
+# make soak    three brokers under steady load, three hours: memory, descriptors and latencies stay flat (MINUTES=30)
 # make compat-long  100,000 requests of every API, drawn by a seed that is printed, the same to Apache Kafka 2.7.2 and kafkapy:
 #              the same answers, field by field (REQUESTS=5000; ARGUMENTS="--seed 7 --minutes 30", or --replay FILE)
 # make fuzz    ten million broken and hostile requests, drawn by a seed that is printed: no traceback, bounded memory, other
@@ -28,7 +34,7 @@ SCAN := $(wildcard setup.py $(foreach name,scan compact entries alike,kafkapy/re
 INSTALLED := $(VENV)/.installed
 COMPILED := $(VENV)/.compiled
 
-.PHONY: compat-long fuzz simulate kill exactly-once help setup java jars archives check fmt lint fast test unit coverage compat compatibility run bench clean
+.PHONY: compat-cluster compat-long fuzz simulate simulate-cluster kill chaos soak exactly-once help setup java jars archives check fmt lint fast test unit coverage compat compatibility run bench clean
 
 help:
 	@sed -n 's/^# \(make .*\|  .*\)/\1/p' Makefile
@@ -88,10 +94,31 @@ simulate: setup
 	KAFKAPY_SIMULATIONS=$(KAFKAPY_SIMULATIONS) $(BIN)/pytest --timeout=0 --show-capture=no tests/simulation
 	KAFKAPY_GROUP_EXAMPLES=$(KAFKAPY_SIMULATIONS) $(BIN)/pytest --timeout=0 tests/coordinator/test_ownership.py
 
+HISTORIES ?= 10000
+
+simulate-cluster: setup
+	$(BIN)/python -m tests.simulation.cluster.campaign --seeds $(HISTORIES) $(ARGUMENTS)
+	@[ -n "$(ARGUMENTS)" ] || $(BIN)/python -m tests.simulation.cluster.campaign --rule all
+
 KILLS ?= 1000
 
 kill: setup
 	$(BIN)/python -m compat_tests.chaos.campaign --kills $(KILLS) $(ARGUMENTS)
+
+WINDOWS ?= 1000
+# With librdkafka 2.16 a client may stay cut off from a broker that the metadata have left out for a while.
+CHAOS_CLIENT := .cache/confluent-kafka-2.8.2
+
+$(CHAOS_CLIENT): $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $@ confluent-kafka==2.8.2
+
+chaos: setup jars $(CHAOS_CLIENT)
+	PYTHONPATH=$(CURDIR)/$(CHAOS_CLIENT) $(BIN)/python -m compat_tests.chaos.cluster_campaign --windows $(WINDOWS) $(ARGUMENTS)
+
+MINUTES ?= 180
+
+soak: setup jars
+	$(BIN)/python -m compat_tests.chaos.soak --minutes $(MINUTES) $(ARGUMENTS)
 
 RECORDS ?= 250000
 
@@ -120,7 +147,7 @@ coverage: unit
 	$(BIN)/coverage report --skip-covered --include='kafkapy/records/*,kafkapy/storage/*,kafkapy/coordinator/*' --fail-under=100
 	$(BIN)/coverage report --skip-covered --omit='kafkapy/protocol/messages/*,kafkapy/records/*,kafkapy/storage/*,kafkapy/coordinator/*' --fail-under=90
 
-COMPAT := $(BIN)/pytest compat_tests -m "not long" --target kafka-2.7.2 --target kafkapy
+COMPAT := $(BIN)/pytest compat_tests -m "not long" --target kafka-2.7.2 --target kafkapy --target kafkapy-cluster
 
 # Its summary line closes the output of `make test`. Other people's clients and brokers have time-outs of their own that
 # a busy machine can trip: what failed runs once more, by itself, and counts as it ends then.
@@ -131,7 +158,7 @@ compat: setup archives
 
 # The same scenarios on every release there is, an hour and a half; docs/compatibility.md tells what came out.
 FOUND := .cache/compatibility-results.json
-TARGETS ?= kafkapy kafka-2.7.2 kafka-3.9.1 kafka-4.1.0
+TARGETS ?= kafkapy kafkapy-cluster kafka-2.7.2 kafka-3.9.1 kafka-4.1.0
 
 compatibility: setup archives
 	@$(BIN)/python -m tools.jars --long
@@ -144,6 +171,12 @@ compatibility: setup archives
 	done; \
 	$(BIN)/python -m tools.compatibility --results $(FOUND); \
 	exit $$failed
+
+CLUSTER ?= kafkapy-cluster
+
+compat-cluster: setup archives
+	@$(BIN)/python -m tools.jars --long
+	$(BIN)/pytest compat_tests -n $(WORKERS) -m scenario --target $(CLUSTER) $(ARGUMENTS)
 
 test: lint coverage
 	@$(MAKE) --no-print-directory compat

@@ -16,8 +16,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench import machine, report
-from bench.brokers import NAMES, Arena, LoadError
-from bench.measure import BrokerGoneError
+from bench.brokers import NAMES, Arena
+from bench.loads import SettlingLoad
+from bench.measure import BrokerGoneError, LoadError
 from bench.rows import LONG_LOG_GB, Row, all_rows, chosen, needs_warm_brokers, warm_up_loads
 from bench.runner import Runner, Runs, loads_of, turns
 from compat_tests.process import BrokerError
@@ -57,7 +58,8 @@ def compare(rows: list[Row], brokers: list[str], arguments: argparse.Namespace, 
     loads = loads_of(rows)
     deadline = time.monotonic() + 60 * arguments.minutes
     rounds = arguments.rounds or (QUICK_ROUNDS if arguments.quick else ROUNDS)
-    warming = warm_up_loads(quick=arguments.quick) if needs_warm_brokers(loads) else []
+    needs_warm = needs_warm_brokers(loads)
+    warming = warm_up_loads(quick=arguments.quick) if needs_warm else []
     columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()]
     with Progress(*columns, console=console) as progress, Arena() as arena:
         total = len(brokers) * (1 + len(warming)) + sum(len(list(turns(load, brokers, rounds))) for load in loads)
@@ -69,7 +71,7 @@ def compare(rows: list[Row], brokers: list[str], arguments: argparse.Namespace, 
             if not console.is_terminal:
                 console.print(what)
 
-        runner = Runner(arena, brokers, rounds, step)
+        runner = Runner(arena, brokers, rounds, step, start=needs_warm)
         runner.warm_up(warming)
         for place, load in enumerate(loads):
             if time.monotonic() > deadline:
@@ -80,6 +82,8 @@ def compare(rows: list[Row], brokers: list[str], arguments: argparse.Namespace, 
             # A fetch row reads what the produce row before it wrote.
             if getattr(following, "workload", None) != getattr(load, "workload", None):
                 runner.drop_topics()
+            if not isinstance(following, SettlingLoad):
+                arena.end_shared_clusters()
 
 
 def run(arguments: argparse.Namespace) -> int:

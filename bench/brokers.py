@@ -12,9 +12,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from bench.measure import BrokerGoneError, processor_time
+from bench.cluster import BrokerCluster
+from bench.measure import BrokerGoneError, LoadError, processor_time
 from compat_tests.kafkapy_process import KafkapyProcess
-from compat_tests.process import ChildProcess
+from compat_tests.process import HOST, ChildProcess
 from compat_tests.real_kafka import AS_IN_PRODUCTION, RealKafka, ZooKeeper
 
 KAFKAPY = "kafkapy"
@@ -22,12 +23,12 @@ KAFKAS = ("kafka-2.7.2", "kafka-4.1.0")
 NAMES = (KAFKAPY, *KAFKAS)
 HEAP = "1G"
 SETTINGS = {"log.segment.delete.delay.ms": "1000"}
+CLUSTER_SETTINGS = {
+    "zookeeper.session.timeout.ms": "18000",
+    "auto.leader.rebalance.enable": "false",  # leaders move when a load makes them move
+}
 TIMEOUT_S = 30.0
 ROOT = Path(__file__).resolve().parent.parent
-
-
-class LoadError(Exception):
-    """A load did not do what it was asked to; the message is one line."""
 
 
 class Contestant:
@@ -135,6 +136,8 @@ class Arena:
         self.scratch = Path(tempfile.mkdtemp(prefix="bench-"))
         self._stack.callback(shutil.rmtree, self.scratch, ignore_errors=True)
         self._zookeeper: ZooKeeper | None = None
+        self._clusters: dict[str, BrokerCluster] = {}
+        self._stack.callback(self.end_shared_clusters)
         self._count = 0
         # An installed package has its byte code; a work tree may not, and compiling is no part of a start.
         compileall.compile_dir(ROOT / "kafkapy", quiet=2)
@@ -178,6 +181,45 @@ class Arena:
             yield Contestant(name, process, self.scratch)
         finally:
             process.close()
+
+    @contextmanager
+    def cluster(self, name: str, heap: str = HEAP) -> Iterator[BrokerCluster]:
+        """Three new brokers that know each other; they end with the context, and their data are removed."""
+        cluster = self._cluster(name, heap)
+        try:
+            yield cluster.start()
+        finally:
+            cluster.close()
+
+    def shared_cluster(self, name: str) -> BrokerCluster:
+        """Three brokers that live until ``end_shared_clusters``, made at the first call: rounds make them warm."""
+        if name not in self._clusters:
+            self._clusters[name] = self._cluster(name, HEAP)
+            self._clusters[name].start()
+        return self._clusters[name]
+
+    def end_shared_clusters(self) -> None:
+        """Ends them: they use memory."""
+        while self._clusters:
+            self._clusters.popitem()[1].close()
+
+    def _cluster(self, name: str, heap: str) -> BrokerCluster:
+        self._count += 1
+        zookeeper = self._running_zookeeper("2.7.2")
+        zookeeper_connect = f"{HOST}:{zookeeper.port}/cluster-{self._count}"
+        common = {**SETTINGS, **CLUSTER_SETTINGS, "zookeeper.connect": zookeeper_connect}
+        brokers: dict[int, ChildProcess] = {}
+        for number in (1, 2, 3):
+            settings = {**common, "broker.id": str(number)}
+            directory = self.scratch / f"{name}-cluster-{self._count}-{number}"
+            if name == KAFKAPY:
+                brokers[number] = KafkapyProcess(config=settings, directory=directory)
+            else:
+                version = name.removeprefix("kafka-")
+                brokers[number] = RealKafka(
+                    version, config=settings, directory=directory, heap=heap, jvm=AS_IN_PRODUCTION, zookeeper=zookeeper
+                )
+        return BrokerCluster(name, brokers, zookeeper_connect)
 
     def _running_zookeeper(self, version: str) -> ZooKeeper:
         if self._zookeeper is None:

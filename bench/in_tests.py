@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bench.brokers import KAFKAPY, ROOT, Arena, Contestant, LoadError
+from bench.brokers import KAFKAPY, ROOT, Arena, Contestant
 from bench.lifecycle import until_acknowledged
 from bench.loads import Metrics, python_client
-from bench.measure import resident_mib
+from bench.measure import LoadError, resident_mib
 from compat_tests.kafkapy_process import kafkapy_command
 
 EPHEMERAL, MOCK, KFAKE = "kafkapy start", "librdkafka mock", "kfake"

@@ -3,9 +3,9 @@
 import time
 from dataclasses import dataclass
 
-from bench.brokers import Arena, Contestant, LoadError
+from bench.brokers import Arena, Contestant
 from bench.loads import MANY, Fetch, Load, Metrics, Produce
-from bench.measure import processor_time, resident_mib
+from bench.measure import LoadError, processor_time, resident_mib
 from bench.raw_client import first_acknowledged_s
 from bench.workloads import Workload
 

@@ -3,12 +3,13 @@
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from bench.brokers import Arena, Contestant, LoadError
-from bench.measure import Meter
+from bench.brokers import Arena, Contestant
+from bench.measure import LoadError, Meter
 from bench.workloads import Workload, write_payload
 from compat_tests.java_tools import JavaTools
 
@@ -38,6 +39,31 @@ class Load(Protocol):
 
     def run(self, contestant: Contestant, arena: Arena) -> Metrics:
         """Runs the load once; raises LoadError if it failed and BrokerGoneError if the broker ended."""
+        ...
+
+
+@runtime_checkable
+class ClusterLoad(Load, Protocol):
+    """A load that starts several brokers itself, of those kinds that it compares."""
+
+    @property
+    def compared(self) -> Sequence[str]:
+        """The kinds of brokers."""
+        ...
+
+
+@runtime_checkable
+class SettlingLoad(ClusterLoad, Protocol):
+    """A load that is run until it gets no cheaper, and measured then."""
+
+    @property
+    def settles_in(self) -> int:
+        """The number of runs after which it is measured in any case."""
+        ...
+
+    @property
+    def cost(self) -> str:
+        """The metric that falls."""
         ...
 
 
@@ -79,6 +105,23 @@ def _payload(contestant: Contestant, workload: Workload) -> Path | None:
     return write_payload(contestant.scratch / f"payload-{size}.txt", size)
 
 
+def java_producer(
+    bootstrap: str, topic: str, workload: Workload, records: int, *, acks: str = "1", payload: Path | None = None
+) -> None:
+    """Produces so many records with Kafka's tool, whose random letters are the records unless there is a payload."""
+    options = ["--topic", topic, "--num-records", str(records), "--throughput", "-1"]
+    options += ["--payload-file", str(payload)] if payload else ["--record-size", str(workload.record_size)]
+    properties = [
+        f"bootstrap.servers={bootstrap}",
+        f"acks={acks}",
+        f"batch.size={workload.batch_size}",
+        f"linger.ms={workload.linger_ms}",
+        f"compression.type={workload.codec}",
+    ]
+    tool = JavaTools(TOOLS).command("ProducerPerformance", *options, "--producer-props", *properties, heap=CLIENT_HEAP)
+    run_child(tool, "ProducerPerformance")
+
+
 @dataclass(frozen=True)
 class Produce:
     """Produces a workload, acks=1, to the one partition of its topic."""
@@ -104,27 +147,11 @@ class Produce:
         payload = _payload(contestant, self.workload)
         with Meter(contestant.pid) as meter:
             if self.client == "java":
-                self._java(contestant, records, payload)
+                java_producer(contestant.bootstrap, self.topic, self.workload, records, payload=payload)
             else:
                 self._librdkafka(contestant, records, payload)
         contestant.check_records(self.topic, records)
         return _measured(meter, self.workload.gigabytes(records))
-
-    def _java(self, contestant: Contestant, records: int, payload: Path | None) -> None:
-        size = ["--record-size", str(self.workload.record_size)]
-        options = ["--topic", self.topic, "--num-records", str(records), "--throughput", "-1"]
-        options += ["--payload-file", str(payload)] if payload else size
-        properties = [
-            f"bootstrap.servers={contestant.bootstrap}",
-            "acks=1",
-            f"batch.size={self.workload.batch_size}",
-            f"linger.ms={self.workload.linger_ms}",
-            f"compression.type={self.workload.codec}",
-        ]
-        tool = JavaTools(TOOLS).command(
-            "ProducerPerformance", *options, "--producer-props", *properties, heap=CLIENT_HEAP
-        )
-        run_child(tool, "ProducerPerformance")
 
     def _librdkafka(self, contestant: Contestant, records: int, payload: Path | None) -> None:
         options = {

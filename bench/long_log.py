@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.brokers import Arena, Contestant, LoadError
+from bench.brokers import Arena, Contestant
 from bench.loads import Metrics, python_client
 from bench.long_log_client import FETCH_SIZE, RECORD_SIZE, RECORDS_OF_A_BATCH
 from bench.machine import memory_size
-from bench.measure import Meter, median
+from bench.measure import LoadError, Meter, median
 
 CLIENT = "bench.long_log_client"
 PASSES = 3

@@ -13,6 +13,10 @@ TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 GONE = "ZX"
 
 
+class LoadError(Exception):
+    """A load did not do what it was asked to; the message is one line."""
+
+
 class BrokerGoneError(Exception):
     """The process that is measured has ended."""
 

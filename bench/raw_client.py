@@ -38,12 +38,11 @@ def frame(key: ApiKey, request: Message, version: int) -> bytes:
     return struct.pack(">i", len(body)) + body
 
 
-def produce_frame(topic: str) -> bytes:
-    """One record for partition 0, acks=1."""
+def produce_frame(topic: str, partition: int = 0, acks: int = 1) -> bytes:
+    """One record for the partition."""
     batch = encode_batch([Record(None, VALUE, timestamp=int(1000 * time.time()))])
-    partition = PartitionProduceData(0, batch)
-    data = TopicProduceData(name=topic, partition_data=[partition])
-    request = ProduceRequest(acks=1, timeout_ms=5000, topic_data=[data])
+    data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(partition, batch)])
+    request = ProduceRequest(acks=acks, timeout_ms=5000, topic_data=[data])
     return frame(ApiKey.PRODUCE, request, PRODUCE_VERSION)
 
 

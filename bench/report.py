@@ -19,7 +19,9 @@ NOTE = (
     "is. Processor-seconds are user and system time of the broker's process. "
     f"Apache Kafka runs with a heap of {HEAP}; the ZooKeeper of 2.7.2 is not counted. "
     f"A limit given as × Kafka holds against the cheaper of the two. "
-    f"Resident memory is measured once, on a new broker."
+    f"Resident memory is measured once, on a new broker. "
+    f"Rows of a cluster are of three brokers each, and of the processes of all three; their produce and catch-up are "
+    f"measured when a run has become no cheaper than those before it."
 )
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
 COLOURS = {"pass": "green", "miss": "red", "failed": "red"}
@@ -154,7 +156,10 @@ def document(title: str, machine: Mapping[str, str], results: Sequence[Result], 
         }
         for result in results
     ]
-    loads = {load: {"runs": run.measured, "failures": run.failures} for load, run in runs.items()}
+    loads = {
+        load: {"runs": run.measured, "failures": run.failures} | ({"settling": run.settling} if run.settling else {})
+        for load, run in runs.items()
+    }
     return json.dumps({"title": title, "note": NOTE, "machine": machine, "rows": rows, "loads": loads}, indent=1) + "\n"
 
 

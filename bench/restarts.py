@@ -9,12 +9,12 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from bench.brokers import Arena, Contestant, LoadError
+from bench.brokers import Arena, Contestant
 from bench.lifecycle import until_acknowledged
 from bench.loads import Metrics, python_client
 from bench.long_log import CLIENT
 from bench.long_log_client import RECORD_SIZE, RECORDS_OF_A_BATCH
-from bench.measure import processor_time, resident_mib
+from bench.measure import LoadError, processor_time, resident_mib
 from compat_tests.process import ChildProcess
 from compat_tests.real_kafka import RealKafka
 

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from bench.cluster_loads import CatchUp, ControllerFailover, FollowerMemory, LeaderLoss, ReplicatedProduce
 from bench.compaction import Compaction
 from bench.compaction_latency import CompactionLatency
 from bench.durable import DurableRecords
 from bench.groups import Commits, FirstRecord, Settle
 from bench.in_tests import InTests
 from bench.lifecycle import Memory, OnNewBroker, StartUp
-from bench.loads import Fetch, Latency, Load, Produce, ProduceThenFetch, SingleRecords
+from bench.loads import ClusterLoad, Fetch, Latency, Load, Produce, ProduceThenFetch, SingleRecords
 from bench.long_append import AppendsToLongLogs
 from bench.long_log import LongLog
 from bench.restarts import ManyPartitions, Recovery
@@ -69,6 +70,7 @@ def all_rows(*, quick: bool, long_log_gb: int = LONG_LOG_GB) -> list[Row]:
         *_compaction_latency(quick),
         *_groups(share),
         *_restarts(10_000 // share, 1 if quick else RECOVERED_GB),
+        *_cluster(share),
         *[row for workload in compressed for row in _throughput("java", workload, None)],
     ]
 
@@ -84,12 +86,8 @@ def warm_up_loads(*, quick: bool) -> list[Load]:
 
 def needs_warm_brokers(loads: Sequence[Load]) -> bool:
     """Whether any load is put on brokers that run already."""
-    return not all(
-        isinstance(
-            load, StartUp | InTests | Memory | OnNewBroker | Recovery | ManyPartitions | Compaction | CompactionLatency
-        )
-        for load in loads
-    )
+    starting = StartUp | InTests | Memory | OnNewBroker | Recovery | ManyPartitions | Compaction | CompactionLatency
+    return not all(isinstance(load, starting | ClusterLoad) for load in loads)
 
 
 def _throughput(client: str, workload: Workload, produce_ratio: float | None) -> list[Row]:
@@ -308,6 +306,48 @@ def _restarts(partitions: int, gigabytes: int) -> list[Row]:
             ceiling=150,
         ),
         Row("partitions-files", f"{ten}: open files then", "files", many, "open_files", ceiling=1000),
+    ]
+
+
+def _cluster(share: int) -> list[Row]:
+    """Three brokers of kafkapy beside three of Apache Kafka 2.7.2, on one ZooKeeper."""
+    unit = "processor-s per GB"
+    produce = ReplicatedProduce(1.25 / share)
+    catch_up, memory = CatchUp(1.5 / share), FollowerMemory(Workload(1_000_000 // share, 1000, 65536, 5))
+    loss = LeaderLoss(3)
+    return [
+        Row("cluster-produce", "produce to three replicas, acks=all, 64 kB batches of 1 kB records: all brokers",
+            unit, produce, "s_per_gb", ratio=0.8),
+        Row("cluster-produce-rate", "the same, how much", "MB per s", produce, "mb_per_s"),
+        Row("cluster-catch-up", "an empty replica copies its partition: all brokers", unit, catch_up, "s_per_gb",
+            ratio=0.7),
+        Row("cluster-catch-up-rate", "the same, how much", "MB per s", catch_up, "mb_per_s"),
+        Row("cluster-memory-idle", "a broker of a cluster: resident memory, idle", "MiB", memory, "idle_mib"),
+        Row("cluster-memory-follower", f"the same of a follower after {memory.workload.records / 1e6:g} GB", "MiB",
+            memory, "follower_mib"),
+        Row("cluster-leaderless", "kill -9 of a leader to the next acknowledged record, sessions of 18 s", "s", loss,
+            "leaderless_s", ratio=1.0),
+        Row("cluster-leaderless-after", "the same from the end of its session on", "ms", loss, "after_session_ms",
+            ratio=1.0),
+        *_failover("1k", ControllerFailover(1_000 // share, 3), None),
+        *_failover("5k", ControllerFailover(5_000 // share, 3), 0.5),
+        *_failover("20k", ControllerFailover(20_000 // share, 2), 0.5),
+    ]  # fmt: skip
+
+
+def _failover(size: str, load: ControllerFailover, ratio: float | None) -> list[Row]:
+    name = f"cluster-failover-{size}"
+    many = f"{load.partitions:,} partitions with {load.replicas} replicas"
+    what = f"kill -9 of the controller of {many}, from the end of its session"
+    return [
+        Row(f"{name}-elected", f"{what}: another is elected", "s", load, "elected_s"),
+        Row(name, "the same: all partitions have leaders", "s", load, "led_s", ratio=ratio),
+        Row(f"{name}-settled", "the same: it is in sync nowhere", "s", load, "settled_s", ratio=ratio),
+        Row(f"{name}-cost", "the same, what it costs both others", "processor-s", load, "processor_s"),
+        Row(f"{name}-pause", "the same, a produce request on another partition takes at most", "ms", load, "pause_ms"),
+        Row(f"{name}-memory", "the same, the new controller's resident memory", "MiB", load, "controller_mib"),
+        Row(f"{name}-before", "a broker of that cluster before: resident memory", "MiB", load, "resident_mib"),
+        Row(f"{name}-create", "the same, creating the partitions", "s", load, "create_s"),
     ]
 
 

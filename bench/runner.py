@@ -5,13 +5,16 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaException
 
-from bench.brokers import KAFKAPY, Arena, Contestant, LoadError, Visitor
+from bench.brokers import KAFKAPY, Arena, Contestant, Visitor
 from bench.in_tests import InTests
-from bench.loads import Load, Metrics
+from bench.loads import ClusterLoad, Load, Metrics, SettlingLoad
+from bench.measure import LoadError
 from bench.rows import Row
 from bench.transactions import Transactions
 from compat_tests.process import BrokerError
 
+LAST_RUNS = 2
+SETTLED = 0.95
 Progress = Callable[[str], None]
 REFUSALS = (LoadError, BrokerError, KafkaException, TimeoutError)
 """The errors of a failed load, of a broker that does not start, and of an admin client."""
@@ -23,6 +26,8 @@ class Runs:
 
     measured: dict[str, list[Metrics]] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
+    settling: dict[str, list[float]] = field(default_factory=dict)
+    """Of a load that is measured when it costs no less each time: what it cost before."""
 
     def samples(self, broker: str, metric: str) -> list[float]:
         """One metric of all runs on one broker; none where it doesn't exist."""
@@ -36,6 +41,7 @@ def loads_of(rows: Sequence[Row]) -> list[Load]:
 
 def turns(load: Load, brokers: Sequence[str], rounds: int) -> Iterator[tuple[int, str]]:
     """Round and broker; rounds up to 0 warm up, and each round begins with another broker."""
+    brokers = brokers_of(load, brokers)
     brokers = [*brokers, *peers_of(load)] if KAFKAPY in brokers else brokers
     for number in range(1 - load.warm_ups, 1 + min(rounds, load.most_rounds)):
         first = number % len(brokers)
@@ -47,15 +53,28 @@ def peers_of(load: Load) -> tuple[str, ...]:
     return load.peers if isinstance(load, InTests | Transactions) else ()
 
 
-class Runner:
-    """Holds the running brokers while the loads pass over them."""
+def brokers_of(load: Load, brokers: Sequence[str]) -> Sequence[str]:
+    """Which of the brokers that are compared take part in this load."""
+    return [name for name in brokers if name in load.compared] if isinstance(load, ClusterLoad) else brokers
 
-    def __init__(self, arena: Arena, brokers: Sequence[str], rounds: int, progress: Progress) -> None:
+
+def is_settled(costs: Sequence[float]) -> bool:
+    """Whether what a run costs has stopped falling: the last two are hardly below the cheapest before them."""
+    return len(costs) > LAST_RUNS and min(costs[-LAST_RUNS:]) >= SETTLED * min(costs[:-LAST_RUNS])
+
+
+class Runner:
+    """Holds the running brokers while the loads pass over them; ``start`` says whether any load is put on such."""
+
+    def __init__(
+        self, arena: Arena, brokers: Sequence[str], rounds: int, progress: Progress, *, start: bool = True
+    ) -> None:
         self._arena = arena
         self.rounds = rounds
         self._progress = progress
+        self._brokers = list(brokers)
         self.contestants: dict[str, Contestant] = {}
-        for name in brokers:
+        for name in brokers if start else ():
             progress(f"start {name}")
             self.contestants[name] = arena.running(name)
 
@@ -73,24 +92,39 @@ class Runner:
         Raises BrokerGoneError when a broker died.
         """
         runs = Runs()
-        for number, name in turns(load, list(self.contestants), self.rounds):
+        if isinstance(load, SettlingLoad):
+            self._settle(load, label, runs)
+        for number, name in turns(load, self._brokers, self.rounds):
             self._progress(f"{label}, {name}, {f'run {number}' if number > 0 else 'warm-up'}")
             if name not in runs.failures:
                 self._once(load, name, runs, measured=number > 0)
         return runs
 
-    def _once(self, load: Load, name: str, runs: Runs, *, measured: bool) -> None:
+    def _settle(self, load: SettlingLoad, label: str, runs: Runs) -> None:
+        """Runs the load on each broker in turn until none gets cheaper; keeps the costs in ``runs.settling``."""
+        costs = runs.settling
+        for number in range(1, 1 + load.settles_in):
+            for name in brokers_of(load, self._brokers):
+                self._progress(f"{label}, {name}, warm-up {number}")
+                if name not in runs.failures:
+                    metrics = self._once(load, name, runs, measured=False)
+                    costs.setdefault(name, []).extend([metrics[load.cost]] if metrics else [])
+            if all(is_settled(each) for name, each in costs.items() if name not in runs.failures):
+                return
+
+    def _once(self, load: Load, name: str, runs: Runs, *, measured: bool) -> Metrics | None:
         contestant = self.contestants.get(name) or Visitor(name, self._arena.scratch)
         try:
             metrics = load.run(contestant, self._arena)
         except REFUSALS as error:
             # One load less is a line of the table; the others go on.
             runs.failures[name] = next(iter(str(error).splitlines()), type(error).__name__)
-            return
+            return None
         finally:
             contestant.check_alive()
         if measured:
             runs.measured.setdefault(name, []).append(metrics)
+        return metrics
 
     def drop_topics(self) -> None:
         """Deletes the data of the loads from the disk."""

@@ -14,8 +14,8 @@ from compat_tests.groups.wire import Wire, find_coordinator
 from compat_tests.libraries import why_not_imported
 from compat_tests.process import Broker
 from compat_tests.results import Results, mark, tables
-from compat_tests.scenarios import MARKS, mark_differences, target_of
-from compat_tests.targets import KAFKA, KAFKAPY, KNOWN, MissingEngineError, TargetError, check, running
+from compat_tests.scenarios import MARKS, is_long_on_clusters, mark_differences, runs_on, target_of
+from compat_tests.targets import KAFKA, KAFKAPY, KNOWN, MissingEngineError, TargetError, check, is_cluster, running
 from compat_tests.watchdog import watch
 from tools.jars import VERSIONS, jars_directory
 from tools.java import NoJavaError, find_java
@@ -72,7 +72,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Runs every test that takes `broker` on each target."""
+    """Runs every test that takes `broker` on each target; `runs_on` leaves some out."""
     if "broker" in metafunc.fixturenames:
         metafunc.parametrize("broker", _targets(metafunc.config), indirect=True, scope="session")
 
@@ -98,11 +98,17 @@ def pytest_make_collect_report(
     return report
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Marks what needs Java, and groups tests by target so that one broker runs at a time."""
+    fits = {item: runs_on(item, is_cluster=is_cluster(target_of(item))) for item in items}
+    items[:] = [item for item in items if fits[item]]
+    config.hook.pytest_deselected(items=[item for item in fits if not fits[item]])
     for item in items:
-        if target_of(item).startswith(KAFKA):
+        on_cluster = is_cluster(target_of(item))
+        if target_of(item).startswith(KAFKA) or on_cluster:
             item.add_marker("java")
+        if on_cluster and is_long_on_clusters(item):
+            item.add_marker("long")
         mark_differences(item)
         mark(item)
     items.sort(key=target_of)
@@ -118,7 +124,8 @@ def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     except TargetError as error:
         pytest.fail(str(error), pytrace=False)
     with running(request.param) as found:
-        _make_coordinators(found)
+        if not is_cluster(request.param):  # it has made them
+            _make_coordinators(found)
         yield found
 
 

@@ -10,7 +10,7 @@ from tools.java import find_java
 SCALA_TOOLS = {
     "2": {
         "kafka.admin": "TopicCommand ConfigCommand ConsumerGroupCommand DeleteRecordsCommand LogDirsCommand "
-        "BrokerApiVersionsCommand ReassignPartitionsCommand",
+        "BrokerApiVersionsCommand ReassignPartitionsCommand LeaderElectionCommand",
         "kafka.tools": "ConsumerPerformance GetOffsetShell DumpLogSegments ConsoleConsumer ConsoleProducer",
         "org.apache.zookeeper": "ZooKeeperMainWithTlsSupportForKafka",
     },

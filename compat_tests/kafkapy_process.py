@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from compat_tests.process import ChildProcess
+from compat_tests.process import HOST, ChildProcess
 
 ROOT = Path(__file__).resolve().parent.parent
 TEST_SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "8"}
@@ -33,8 +33,10 @@ class KafkapyProcess(ChildProcess):
 
     def command(self) -> list[str]:
         settings = [f"{key}={value}" for key, value in self.overrides.items()]
-        address = ["--data", str(self.data), "--port", str(self.port)]
-        return [*kafkapy_command(), "start", *address, *self.options, *settings]
+        address = ["--port", str(self.port)]
+        if self.host != HOST:
+            address, settings = [], [f"listeners=PLAINTEXT://{self.bootstrap}", *settings]
+        return [*kafkapy_command(), "start", "--data", str(self.data), *address, *self.options, *settings]
 
     def environment(self) -> dict[str, str]:
         return {**os.environ, "PYTHONPATH": str(ROOT)}

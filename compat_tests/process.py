@@ -68,11 +68,11 @@ def answers_api_versions(port: int, host: str = HOST) -> bool:
         return False
 
 
-def wait_for(condition: Callable[[], bool], timeout_s: float) -> bool:
+def wait_for(condition: Callable[[], bool], timeout_s: float, every_s: float = 0.02) -> bool:
     """Asks until the condition holds; returns whether it came to."""
     deadline = time.monotonic() + timeout_s
     while not (holds := condition()) and time.monotonic() < deadline:
-        time.sleep(0.02)
+        time.sleep(every_s)
     return holds
 
 
@@ -86,6 +86,9 @@ class ChildProcess:
     def __init__(self, name: str, directory: Path | None = None, overrides: Mapping[str, str] | None = None) -> None:
         self.name = name
         self.overrides = dict(overrides or {})
+        self.host = HOST
+        self.prefix: tuple[str, ...] = ()
+        """What stands before the command: a program that runs it in a network namespace, say."""
         self.port = free_port()
         self._own_directory = directory is None
         self.directory = directory or Path(tempfile.mkdtemp(prefix=f"{name}-"))
@@ -99,7 +102,7 @@ class ChildProcess:
     @property
     def bootstrap(self) -> str:
         """The address for clients, as `host:port`."""
-        return f"{HOST}:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def pid(self) -> int | None:
@@ -116,13 +119,13 @@ class ChildProcess:
 
     def is_ready(self) -> bool:
         """Whether the server answers."""
-        return answers_api_versions(self.port)
+        return answers_api_versions(self.port, self.host)
 
     def start(self, *, wait: bool = True) -> Self:
         """Starts the process and waits until it answers; raises BrokerError with its log when it doesn't."""
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                self.command(),
+                [*self.prefix, *self.command()],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

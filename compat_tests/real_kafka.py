@@ -61,7 +61,7 @@ class ZooKeeper(ChildProcess):
         properties = {
             "dataDir": str(self.directory / "data"),
             "clientPort": str(self.port),
-            "clientPortAddress": HOST,
+            "clientPortAddress": self.host,
             "admin.enableServer": "false",
             "maxClientCnxns": "0",
             "4lw.commands.whitelist": "*",
@@ -80,7 +80,7 @@ class ZooKeeper(ChildProcess):
 
     def is_ready(self) -> bool:
         try:
-            with socket.create_connection((HOST, self.port), timeout=2) as connection:
+            with socket.create_connection((self.host, self.port), timeout=2) as connection:
                 connection.sendall(b"ruok")
                 return connection.recv(4) == b"imok"
         except OSError:
@@ -121,14 +121,14 @@ class RealKafka(ChildProcess):
 
     def properties(self) -> dict[str, str]:
         """The whole server.properties."""
-        listener = f"PLAINTEXT://{HOST}:{self.port}"
+        listener = f"PLAINTEXT://{self.bootstrap}"
         common = {"log.dirs": str(self.data), **ONE_BROKER}
         if self.has_zookeeper:
             assert self.zookeeper is not None
             mode = {
                 "broker.id": str(self.broker_id),
                 "listeners": listener,
-                "zookeeper.connect": f"{HOST}:{self.zookeeper.port}",
+                "zookeeper.connect": self.zookeeper.bootstrap,
                 "zookeeper.session.timeout.ms": "6000",
             }
         else:

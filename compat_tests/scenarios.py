@@ -30,12 +30,23 @@ SCENARIOS = {
     "restart": "the broker ends and comes back under load",
 }
 MARKS = (
+    "clusters: the test needs several brokers: it runs on the targets that are clusters alone",
+    "one_broker(reason): the test, though a client's scenario, is about a single broker: no cluster is its target",
+    "long_on_clusters: as long, on the targets that are clusters",
     "together: the tests of this file, of one target, run in one process, since they share what costs much to set up",
     "scenario(name, client='{client}'): counts the test under this client in the table of results",
     "differs(*targets, reason, cases=['*']): the test, in these cases, fails on these targets, for this reason",
 )
 IN_KRAFT = ("kafka-3.9.1", "kafka-4.1.0")
 """The releases with KRaft, without ZooKeeper."""
+ON_CLUSTERS = {
+    "client": ("kafka-python", "confluent-kafka", "java-2.7.2", "franz-go"),
+    "tools_version": ("2.7.2",),
+}
+"""By parameter, the clients and tools whose tests are run on clusters in short runs too: one of each kind."""
+KILLED_UNDER = ("confluent-kafka", "java-2.7.2", "franz-go")
+"""The clients of short runs under which brokers of a cluster are killed. kafka-python is not among them: after some
+kills its producer finds no node to ask for metadata within its own 60 s, though two brokers serve."""
 NO_TARGET = "-"
 """The column of tests that take no broker from `--target`."""
 
@@ -54,6 +65,15 @@ def parameters(item: pytest.Item) -> dict[str, object]:
     return dict(call.params) if call is not None else {}
 
 
+def selected(request: pytest.FixtureRequest, parameter: str) -> list[str]:
+    """The values of a parameter that the selected tests of the requesting file have, on any target.
+
+    A fixture for all tests of a file leaves out clients that are not selected.
+    """
+    own = (parameters(item) for item in request.session.items if item.path == request.path)
+    return list(dict.fromkeys(str(each[parameter]) for each in own if parameter in each))
+
+
 def target_of(item: pytest.Item) -> str:
     """The target of a test, NO_TARGET when it has none."""
     return str(parameters(item).get("broker", NO_TARGET))
@@ -62,6 +82,24 @@ def target_of(item: pytest.Item) -> str:
 def case_of(arguments: str, target: str) -> str:
     """What stands in a test's brackets, without its target: the same on every target."""
     return re.sub(rf"(^|-){re.escape(target)}(?=-|$)", "", arguments, count=1).removeprefix("-")
+
+
+def runs_on(item: pytest.Item, *, is_cluster: bool) -> bool:
+    """Whether the test is one for its target: clients' scenarios run on clusters, requests to one broker don't."""
+    if not is_cluster:
+        return item.get_closest_marker("clusters") is None
+    return item.get_closest_marker("scenario") is not None and item.get_closest_marker("one_broker") is None
+
+
+def is_long_on_clusters(item: pytest.Item) -> bool:
+    """Whether the test, on a cluster, is one of the long runs alone."""
+    if item.get_closest_marker("long_on_clusters") is not None:
+        return True
+    found = parameters(item)
+    mark = item.get_closest_marker("scenario")
+    if mark is not None and mark.args[0] == "restart" and found.get("name", KILLED_UNDER[0]) not in KILLED_UNDER:
+        return True
+    return any(name in found and found[name] not in short for name, short in ON_CLUSTERS.items())
 
 
 def cell_of(item: pytest.Item) -> Cell:

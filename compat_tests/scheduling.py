@@ -27,7 +27,7 @@ class ByTarget(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
 
     def __init__(self, config: Any, log: Any, targets: list[str]) -> None:
         super().__init__(config, log)
-        self.targets = targets
+        self.targets = sorted(targets, key=len, reverse=True)  # kafkapy-cluster is not kafkapy
         self._working_on: dict[Any, str] = {}
 
     def _split_scope(self, nodeid: str) -> str:

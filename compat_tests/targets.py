@@ -1,4 +1,7 @@
-"""The brokers that `--target` names: kafkapy, a release of Apache Kafka, one in a container, or a running one."""
+"""The brokers that `--target` names: kafkapy, a release of Apache Kafka, one in a container, or a running one.
+
+A cluster is three brokers of one kind on a ZooKeeper (`cluster/three_brokers.py`).
+"""
 
 import re
 from contextlib import AbstractContextManager, nullcontext
@@ -14,7 +17,18 @@ from tools.java import NoJavaError, find_java
 KAFKAPY = "kafkapy"
 KAFKA = "kafka-"
 CONTAINER = "testcontainers:"
-KNOWN = ", ".join([KAFKAPY, *(KAFKA + version for version in VERSIONS), f"{CONTAINER}<image>", "<host>:<port>"])
+CLUSTER = "-cluster"
+WITH_ZOOKEEPER = "2.7.2"
+"""The release whose jars have the ZooKeeper of the clusters, and the one whose brokers form some."""
+CLUSTERS = (KAFKAPY + CLUSTER, KAFKA + WITH_ZOOKEEPER + CLUSTER)
+KNOWN = ", ".join(
+    [KAFKAPY, *(KAFKA + version for version in VERSIONS), *CLUSTERS, f"{CONTAINER}<image>", "<host>:<port>"]
+)
+
+
+def is_cluster(target: str) -> bool:
+    """Whether the target is several brokers."""
+    return target in CLUSTERS
 
 
 class TargetError(Exception):
@@ -29,7 +43,9 @@ def check(target: str) -> None:
     """Raises TargetError when nothing can be tested by this name."""
     if target == KAFKAPY:
         return
-    if target.startswith(CONTAINER):
+    if is_cluster(target):
+        _check_release(WITH_ZOOKEEPER)
+    elif target.startswith(CONTAINER):
         _check_image(target.removeprefix(CONTAINER))
     elif re.fullmatch(rf"{KAFKA}\d+(\.\d+)+", target):
         _check_release(target.removeprefix(KAFKA))
@@ -60,6 +76,10 @@ def running(target: str) -> AbstractContextManager[Broker]:
     """The broker, which runs as long as the context does."""
     if target == KAFKAPY:
         return KafkapyProcess()
+    if is_cluster(target):
+        from compat_tests.cluster.three_brokers import ThreeBrokers  # here, since it imports a client library
+
+        return ThreeBrokers(target, WITH_ZOOKEEPER if target.startswith(KAFKA) else None)
     if target.startswith(CONTAINER):
         return Container(target.removeprefix(CONTAINER))
     if target.startswith(KAFKA):

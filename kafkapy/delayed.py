@@ -66,11 +66,12 @@ class _Waiting:
 class Purgatory(Generic[Key]):
     """The operations that wait for a change of some keys."""
 
-    __slots__ = ("_clock", "_waiting")
+    __slots__ = ("_clock", "_waiting", "_watches")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._waiting: dict[Hashable, dict[_Waiting, None]] = {}
+        self._watches: dict[Hashable, dict[Callable[[Any], None], None]] = {}
 
     def __len__(self) -> int:
         return len({operation for operations in self._waiting.values() for operation in operations})
@@ -91,7 +92,10 @@ class Purgatory(Generic[Key]):
         return future
 
     def check(self, key: Key) -> None:
-        """Let the operations that wait for ``key`` try to finish."""
+        """Let the operations that wait for ``key`` try to finish, and call those who watch it."""
+        if key in self._watches:
+            for notify in tuple(self._watches[key]):
+                notify(key)
         operations = self._waiting.get(key)
         if operations is None:
             return
@@ -101,6 +105,18 @@ class Purgatory(Generic[Key]):
             result = operation.attempt(key)
             if result is not None:
                 self._finish(operation, result)
+
+    def watch(self, key: Key, notify: Callable[[Key], None]) -> None:
+        """Call ``notify(key)`` at each ``check(key)`` from now on; it must not raise."""
+        self._watches.setdefault(key, {})[notify] = None
+
+    def unwatch(self, key: Key, notify: Callable[[Key], None]) -> None:
+        """Call ``notify`` no more for ``key``."""
+        watches = self._watches.get(key)
+        if watches is not None:
+            watches.pop(notify, None)
+            if not watches:
+                del self._watches[key]
 
     def expire_all(self) -> None:
         """Finish all operations now, as if their time were over: the broker stops."""

@@ -14,6 +14,8 @@ from kafka import KafkaAdminClient, KafkaProducer
 AIRPORTS = {"EWR": "Newark", "JFK": "Kennedy", "LGA": "LaGuardia"}
 END_OF_FEED = "end"
 MINUTE_MS = 60_000
+BROKERS_DEFAULT = -1
+"""As many replicas as the broker gives a topic by itself."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ def load() -> list[Flight]:
 def create_topics(bootstrap: str, topics: dict[str, int]) -> None:
     """Creates topics with these partition counts, kept for ever: the feed's timestamps are of 2013."""
     admin = KafkaAdminClient(bootstrap_servers=bootstrap)
-    settings = {"replication_factor": 1, "configs": {"retention.ms": "-1"}}
+    settings = {"replication_factor": BROKERS_DEFAULT, "configs": {"retention.ms": "-1"}}
     admin.create_topics(
         {name: {"num_partitions": count, **settings} for name, count in topics.items()}, wait_for_metadata=True
     )

@@ -154,3 +154,18 @@ def test_a_stopping_broker_finishes_all_operations() -> None:
         assert len(purgatory) == 0
 
     scenario(test)
+
+
+def test_a_watched_key_is_told_of_each_check_until_it_is_watched_no_more() -> None:
+    purgatory: Purgatory[str] = Purgatory(ManualClock())
+    seen: list[str] = []
+    purgatory.watch("a", seen.append)
+    purgatory.watch("a", seen.append)
+    purgatory.check("a")
+    purgatory.check("b")
+    assert seen == ["a"]
+    purgatory.unwatch("a", seen.append)
+    purgatory.unwatch("a", seen.append)
+    purgatory.check("a")
+    assert seen == ["a"]
+    assert len(purgatory) == 0

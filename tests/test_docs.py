@@ -16,8 +16,8 @@ PAGES = sorted(
 )
 FOLDERS = ("", "kafkapy", "kafkapy/storage", "kafkapy/config", "compat_tests", "compat_tests/attack", "kafkapy/records")
 """The folders from which a name in a page may start."""
-EXAMPLES = {"test_orders.py"}
-"""A file of the reader, not of the repository."""
+EXAMPLES = {"test_orders.py", "test_failover.py"}
+"""Files of the reader, not of the repository."""
 NAME = re.compile(r"(?<![\w/<>*.-])((?:\.\./)?[a-z_0-9]+(?:/[a-z_0-9]+)*\.py)\b")
 
 

@@ -15,6 +15,8 @@ ROOT = Path(__file__).resolve().parent.parent
 LONG_FUNCTIONS: dict[str, str] = {}
 WIDE_FUNCTIONS: dict[str, str] = {
     "kafkapy/cli/app.py:_start_options": "typer reads them from its parameters, one for each",
+    "kafkapy/cli/cluster.py:start_options": "typer reads them from its parameters, one for each",
+    "kafkapy/cli/topics.py:reassign": "typer reads a command's options from its parameters, one for each",
     "kafkapy/cli/topics.py:create": "typer reads a command's options from its parameters, one for each",
     "kafkapy/cli/produce.py:run": "typer reads a command's options from its parameters, one for each",
     "kafkapy/cli/metadata.py:export_": "typer reads a command's options from its parameters, one for each",

@@ -13,6 +13,7 @@ from typing import Any
 from compat_tests.clients.versions import version_of
 from compat_tests.results import DIFFERS, FAILED, PASSED, SKIPPED, Result
 from compat_tests.scenarios import NO_TARGET, SCENARIOS
+from compat_tests.targets import is_cluster
 
 ROOT = Path(__file__).resolve().parent.parent
 SUMMARY = ROOT / "docs" / "compatibility.json"
@@ -121,8 +122,10 @@ def page_of(summary: Mapping[str, Any]) -> str:
     targets = in_order(summary["targets"])
     if not targets:
         return "## Clients\n\nNo results have been taken over yet: `make compatibility` does.\n"
+    single = [each for each in targets if each != NO_TARGET and not is_cluster(each)]
     lines = [
-        *_clients(summary, [each for each in targets if each != NO_TARGET]),
+        *_clients(summary, single),
+        *_on_clusters(summary, list(filter(is_cluster, targets))),
         *_targets(summary["targets"], targets),
     ]
     for outcome, head, told in (
@@ -142,11 +145,29 @@ def _clients(summary: Mapping[str, Any], targets: list[str]) -> list[str]:
         "A broker that a cell with names does not name was not tried.", "",
     ]  # fmt: skip
     lines += [f"- {name}: {text}" for name, text in SCENARIOS.items()]
-    lines += ["", f"| client | {' | '.join(SCENARIOS)} |", f"|---|{'---|' * len(SCENARIOS)}"]
+    return [*lines, *_table(summary, targets)]
+
+
+def _on_clusters(summary: Mapping[str, Any], targets: list[str]) -> list[str]:
+    """The same for the targets that are clusters; nothing where there is none."""
+    if not targets:
+        return []
+    return [
+        "", "## Clients on three brokers", "",
+        f"The same tests on {', '.join(targets)}: three brokers on a ZooKeeper, three replicas of each partition.",
+        "There, restart means that a leader, a coordinator and the controller are killed under load, in turn.",
+        *_table(summary, targets),
+    ]  # fmt: skip
+
+
+def _table(summary: Mapping[str, Any], targets: list[str]) -> list[str]:
+    """A row for each client that one of the targets was tried with."""
+    lines = ["", f"| client | {' | '.join(SCENARIOS)} |", f"|---|{'---|' * len(SCENARIOS)}"]
     for client, found in summary["clients"].items():
-        cells = (cell(found.get(scenario, {}), targets) for scenario in SCENARIOS)
+        cells = [cell(found.get(scenario, {}), targets) for scenario in SCENARIOS]
         name = f"{client} {summary['versions'].get(client, '')}".rstrip()
-        lines.append(f"| {name} | {' | '.join(cells)} |")
+        if any(cells):
+            lines.append(f"| {name} | {' | '.join(cells)} |")
     return lines
 
 

@@ -15,7 +15,10 @@ from kafkapy.protocol.messages.create_partitions import (
 from kafkapy.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from kafkapy.protocol.messages.metadata import MetadataRequest
 
-pytestmark = pytest.mark.scenario("errors", client="raw")
+pytestmark = [
+    pytest.mark.scenario("errors", client="raw"),
+    pytest.mark.one_broker(reason="requests to one broker, which names itself in its refusals"),
+]
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, ProducerFenced, for_code
 
 from compat_tests.clients.client import (
+    BROKERS_DEFAULT,
     DEFAULTS,
     EARLIEST,
     TIMEOUT_S,
@@ -269,7 +270,7 @@ class AiokafkaClient:
         return _run(run())
 
     def create_topic(self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
-        new = NewTopic(topic, partitions, 1, topic_configs=dict(configs or {}))
+        new = NewTopic(topic, partitions, BROKERS_DEFAULT, topic_configs=dict(configs or {}))
         for _, code, *message in self._ask(lambda admin: admin.create_topics([new])).topic_errors:
             if code:
                 raise KafkaCodeError(code, str(message))

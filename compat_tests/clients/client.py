@@ -10,6 +10,8 @@ EARLIEST, LATEST = -2, -1
 TIMEOUT_S = 40.0
 RESETS = ("earliest", "latest", "none")
 LOAD_PARTITIONS = 2
+BROKERS_DEFAULT = -1
+"""The replication factor of a topic that leaves it to the broker (KIP-464): 1 on a single one, 3 in a cluster."""
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 START_MS = (int(time.time()) - 3600) * 1000
 """An hour ago: a broker deletes records that are older than a week."""
@@ -189,7 +191,7 @@ def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = TIME
     """Returns when the condition holds; fails with `what` was waited for."""
     deadline = time.monotonic() + timeout_s
     while not condition():
-        assert time.monotonic() < deadline, f"waited {timeout_s:.0f} s in vain for {what}"
+        assert time.monotonic() < deadline, f"waited {timeout_s:.0f} s, but not seen: {what}"
         time.sleep(0.02)
 
 

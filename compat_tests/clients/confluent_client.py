@@ -9,6 +9,7 @@ import confluent_kafka.admin
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from compat_tests.clients.client import (
+    BROKERS_DEFAULT,
     DEFAULTS,
     EARLIEST,
     TIMEOUT_S,
@@ -235,7 +236,9 @@ class ConfluentClient:
             _raise(failure.args[0])
 
     def create_topic(self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
-        self._call(self._admin.create_topics([admin.NewTopic(topic, partitions, 1, config=dict(configs or {}))]))
+        self._call(
+            self._admin.create_topics([admin.NewTopic(topic, partitions, BROKERS_DEFAULT, config=dict(configs or {}))])
+        )
 
     def delete_topic(self, topic: str) -> None:
         self._call(self._admin.delete_topics([topic]))

@@ -7,10 +7,12 @@ import pytest
 
 from compat_tests.clients.agents import AGENTS, LONG_AGENTS, Agents
 from compat_tests.clients.client import Client, wait_until
+from compat_tests.clients.cluster_client import on_cluster
 from compat_tests.java_programs import MissingToolchainError
 from compat_tests.libraries import why_not_imported
-from compat_tests.own_broker import own_broker
-from compat_tests.process import Broker, ChildProcess
+from compat_tests.own_broker import Mortal, mortal_of
+from compat_tests.process import Broker
+from compat_tests.targets import is_cluster
 
 CLIENTS = {
     "kafka-python": "kafka_python_client:KafkaPythonClient",
@@ -32,9 +34,10 @@ LONG = (pytest.mark.long, pytest.mark.timeout(600))
 def client(request: pytest.FixtureRequest, broker: Broker, agents: Agents) -> Client:
     """One of the client libraries, pointed at the broker under test."""
     try:
-        return new_client(request.param, broker.bootstrap, agents)
+        found = new_client(request.param, broker.bootstrap, agents)
     except MissingToolchainError as missing:
         pytest.skip(str(missing))
+    return on_cluster(found) if is_cluster(broker.name) else found
 
 
 def _library(name: str) -> Callable[[str], Client]:
@@ -51,9 +54,9 @@ def _library(name: str) -> Callable[[str], Client]:
 
 
 @pytest.fixture(scope="module")
-def mortal(broker: Broker) -> Iterator[ChildProcess]:
-    """A second broker of the same kind, for tests that stop it and start it again."""
-    with own_broker(broker, {}) as found:
+def mortal(broker: Broker) -> Iterator[Mortal]:
+    """A broker for tests that stop it and start it again, or a cluster of which they kill one broker at a time."""
+    with mortal_of(broker) as found:
         yield found
 
 

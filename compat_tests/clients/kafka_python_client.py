@@ -11,6 +11,7 @@ from kafka.errors import BrokerResponseError, KafkaError
 from kafka.structs import OffsetAndMetadata
 
 from compat_tests.clients.client import (
+    BROKERS_DEFAULT,
     DEFAULTS,
     EARLIEST,
     TIMEOUT_S,
@@ -78,7 +79,10 @@ class KafkaPythonClient:
         return [(place.partition, place.offset) for place in places]
 
     def transact(self, topic: str, transactional_id: str, transactions: Sequence[Transaction]) -> None:
-        producer = KafkaProducer(bootstrap_servers=self.bootstrap, transactional_id=transactional_id)
+        # It waits for a coordinator that is gone as long as for an answer, before it asks for another one.
+        producer = KafkaProducer(
+            bootstrap_servers=self.bootstrap, transactional_id=transactional_id, request_timeout_ms=5000
+        )
         with closing(producer), _codes():
             producer.init_transactions()
             for each in transactions:
@@ -179,7 +183,7 @@ class KafkaPythonClient:
         return MemberThread(poll, consumer.close)
 
     def create_topic(self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
-        settings = {"num_partitions": partitions, "replication_factor": 1, "configs": dict(configs or {})}
+        settings = {"num_partitions": partitions, "replication_factor": BROKERS_DEFAULT, "configs": dict(configs or {})}
         with self._admin() as admin, _codes():
             admin.create_topics({topic: settings})
 

@@ -1,12 +1,11 @@
 """A broker that restarts and stalls under the load of many clients at once, and the result of each client.
 
+Of a cluster, leaders, coordinators and the controller are killed one after the other, and started again.
+
 Each client keeps a producer, idempotent where it can be, and a member of a group busy in a topic of its own, all of
 them on one broker at the same time, since what takes long is the broker.
 """
 
-import os
-import signal
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -19,13 +18,12 @@ from confluent_kafka import KafkaException
 
 from compat_tests.clients.client import EARLIEST, LOAD_PARTITIONS, Load, Received, wait_until
 from compat_tests.clients.confluent_client import ConfluentClient
-from compat_tests.groups.wire import Wire, create_topic
 from compat_tests.java_programs import MissingToolchainError
-from compat_tests.kafkapy_process import KafkapyProcess
-from compat_tests.process import ChildProcess
+from compat_tests.own_broker import Mortal, disturbances_of
+from compat_tests.targets import KAFKAPY
+from compat_tests.topics import create_topic
 
 RECORDS_BETWEEN = 60
-STALL_S = 1.5
 AT_ONCE = 10
 """Records of a partition that may be under way when the broker ends. Of these batches it knows the last one's offset
 alone when it is back: the others, sent again, are doubles to it, and no offset is told (DUPLICATE_SEQUENCE_NUMBER)."""
@@ -123,7 +121,7 @@ def _started(name: str, make: Callable[[], Worker]) -> Outcome:
         client, topic = make(), _topic(name)
         load = client.start_load(topic)
         try:
-            member = client.join(f"group-of-{name}", topic)
+            member = client.join(_group(name), topic)
         except pytest.skip.Exception:
             member = None
         return Busy(client, topic, load, member)
@@ -133,6 +131,10 @@ def _started(name: str, make: Callable[[], Worker]) -> Outcome:
 
 def _topic(name: str) -> str:
     return f"load-of-{name}"
+
+
+def _group(name: str) -> str:
+    return f"group-of-{name}"
 
 
 def _each(outcomes: dict[str, Outcome], step: Callable[[Busy], None]) -> None:
@@ -150,33 +152,23 @@ def _each(outcomes: dict[str, Outcome], step: Callable[[Busy], None]) -> None:
         list(pool.map(attempt, outcomes))
 
 
-def stall(broker: ChildProcess) -> None:
-    """Connections stay, answers don't come: longer than none of the clients' patience, long enough to fill buffers."""
-    assert broker.pid is not None
-    os.kill(broker.pid, signal.SIGSTOP)
-    time.sleep(STALL_S)
-    os.kill(broker.pid, signal.SIGCONT)
-
-
-def outcomes_of(clients: Clients, mortal: ChildProcess) -> dict[str, Outcome]:
-    """The result of each client after the broker stopped, started again and stalled; the broker is running."""
-    with Wire(mortal.bootstrap) as wire:
-        for name in clients:
-            create_topic(wire, _topic(name), LOAD_PARTITIONS)
+def outcomes_of(clients: Clients, mortal: Mortal) -> dict[str, Outcome]:
+    """The result of each client after all that happens to the broker, or to those of the cluster; all are running."""
+    topics, groups = list(map(_topic, clients)), list(map(_group, clients))
+    for topic in topics:
+        create_topic(mortal.bootstrap, topic, LOAD_PARTITIONS)
     with ThreadPoolExecutor(len(clients)) as pool:
         found = dict(zip(clients, pool.map(_started, clients, clients.values()), strict=True))
     _each(found, Busy.goes_on)
-    mortal.stop()
-    mortal.start()
-    _each(found, Busy.goes_on)
-    stall(mortal)
-    _each(found, Busy.goes_on)
+    for disturb in disturbances_of(mortal, topics, groups):
+        disturb()
+        _each(found, Busy.goes_on)
     _each(found, Busy.finish)
     _each(found, Busy.close)
     return found
 
 
-def check(busy: Outcome, mortal: ChildProcess) -> None:
+def check(busy: Outcome, mortal: Mortal) -> None:
     """Nothing is lost or doubled, nor out of order; skips where the toolchain is missing.
 
     Apache Kafka forgets all but a producer's last batch when it ends. To a client that had no answer to several it
@@ -204,7 +196,7 @@ def check(busy: Outcome, mortal: ChildProcess) -> None:
         if busy.client.is_idempotent:
             came = [(each.offset, int(each.value or b"")) for each in log]
             order = [number for _, number in came]
-            if not isinstance(mortal, KafkapyProcess):
+            if not mortal.name.startswith(KAFKAPY):
                 order = list(dict.fromkeys(order))
             assert order == numbers, _disorder(came)
 

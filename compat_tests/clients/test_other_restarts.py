@@ -17,7 +17,7 @@ from compat_tests.clients.piped import ConsoleTools, Kcat
 from compat_tests.clients.restarts import Clients, Outcome, Worker, check, outcomes_of
 from compat_tests.java_programs import MissingToolchainError
 from compat_tests.old_clients.clients import agent_command
-from compat_tests.process import ChildProcess
+from compat_tests.own_broker import Mortal
 from tools.jars import OLD_CLIENT_VERSIONS, VERSIONS
 
 pytestmark = [
@@ -38,7 +38,7 @@ GONE = pytest.mark.differs("kafka-4.1.0", reason="clients older than 2.1 are ser
 
 
 @pytest.fixture(scope="module")
-def clients(mortal: ChildProcess, agents: Agents) -> Iterator[Clients]:
+def clients(mortal: Mortal, agents: Agents) -> Iterator[Clients]:
     """Functions that start each client. rdkafka, which takes minutes to build, is built first."""
     with suppress(MissingToolchainError):  # told by its test
         new_client("rdkafka", mortal.bootstrap, agents)
@@ -57,11 +57,11 @@ def clients(mortal: ChildProcess, agents: Agents) -> Iterator[Clients]:
 
 
 @pytest.fixture(scope="module")
-def outcomes(mortal: ChildProcess, clients: Clients) -> dict[str, Outcome]:
+def outcomes(mortal: Mortal, clients: Clients) -> dict[str, Outcome]:
     """The result of each client."""
     return outcomes_of(clients, mortal)
 
 
 @pytest.mark.parametrize("name", [*(pytest.param(each, marks=GONE) for each in OLD), *TOOLS, "kcat", "rdkafka"])
-def test_no_record_is_lost_over_restarts(outcomes: dict[str, Outcome], mortal: ChildProcess, name: str) -> None:
+def test_no_record_is_lost_over_restarts(outcomes: dict[str, Outcome], mortal: Mortal, name: str) -> None:
     check(outcomes[name], mortal)

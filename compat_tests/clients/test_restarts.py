@@ -1,5 +1,7 @@
 """A broker that ends, comes back and stalls under the load of every client at once: nothing is lost or doubled.
 
+Of a cluster, a leader, a coordinator and the controller are killed.
+
 Each client's outcome is a test of its own.
 """
 
@@ -10,7 +12,8 @@ import pytest
 from compat_tests.clients.agents import AGENTS, Agents
 from compat_tests.clients.conftest import CLIENTS, new_client
 from compat_tests.clients.restarts import Outcome, check, outcomes_of
-from compat_tests.process import ChildProcess
+from compat_tests.own_broker import Mortal
+from compat_tests.scenarios import selected
 
 pytestmark = [
     pytest.mark.scenario("restart", client="{name}"),
@@ -22,13 +25,12 @@ NAMES = (*CLIENTS, *AGENTS)
 
 
 @pytest.fixture(scope="module")
-def outcomes(mortal: ChildProcess, agents: Agents) -> dict[str, Outcome]:
+def outcomes(request: pytest.FixtureRequest, mortal: Mortal, agents: Agents) -> dict[str, Outcome]:
     """What became of each client."""
-    return outcomes_of({name: partial(new_client, name, mortal.bootstrap, agents) for name in NAMES}, mortal)
+    names = selected(request, "name")
+    return outcomes_of({name: partial(new_client, name, mortal.bootstrap, agents) for name in names}, mortal)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_record_is_written_once_over_restarts(
-    outcomes: dict[str, Outcome], mortal: ChildProcess, name: str
-) -> None:
+def test_every_record_is_written_once_over_restarts(outcomes: dict[str, Outcome], mortal: Mortal, name: str) -> None:
     check(outcomes[name], mortal)

@@ -53,7 +53,7 @@ class Cluster:
         self.config = {**SETTINGS, "zookeeper.connect": self.zookeeper_connect, **(config or {})}
         self.brokers: dict[int, ChildProcess] = {number: self.new_broker(number) for number in range(1, brokers + 1)}
 
-    def new_broker(self, broker_id: int, **config: str) -> KafkapyProcess:
+    def new_broker(self, broker_id: int, **config: str) -> ChildProcess:
         """One more process, not started."""
         settings = {name.replace("_", "."): value for name, value in config.items()}
         return KafkapyProcess(config={**self.config, "broker.id": str(broker_id), **settings})

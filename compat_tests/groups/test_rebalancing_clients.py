@@ -8,6 +8,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from compat_tests.clients.client import Sent, wait_until
 from compat_tests.clients.confluent_client import ConfluentClient
 from compat_tests.process import Broker
+from compat_tests.topics import create_topic
 
 pytestmark = pytest.mark.scenario("groups", client="confluent-kafka")
 
@@ -65,10 +66,8 @@ def poll_until(consumers: list[Watched], condition: Any, what: str) -> None:
 
 @pytest.fixture
 def client(broker: Broker, topic_name: str) -> ConfluentClient:
-    found = ConfluentClient(broker.bootstrap)
-    found.create_topic(topic_name, PARTITIONS)
-    wait_until(lambda: found.topics().get(topic_name) == PARTITIONS, "the topic")
-    return found
+    create_topic(broker.bootstrap, topic_name, PARTITIONS)
+    return ConfluentClient(broker.bootstrap)
 
 
 def test_cooperative_members_keep_their_other_partitions(

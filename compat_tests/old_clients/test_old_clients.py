@@ -1,15 +1,15 @@
 """All clients read the records of clients from before 0.11, in topics of every message format."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import pytest
 
 from compat_tests.clients.agent import Agent, packed_record, unpacked_record
 from compat_tests.clients.client import KafkaCodeError, Received, Sent
-from compat_tests.data_path.frames import NOW_MS, new_topic
-from compat_tests.groups.wire import Wire
+from compat_tests.data_path.frames import NOW_MS
 from compat_tests.old_clients.clients import CODECS, OldClient
 from compat_tests.process import Broker
+from compat_tests.topics import create_topic
 
 pytestmark = [
     pytest.mark.together,
@@ -17,15 +17,21 @@ pytestmark = [
     pytest.mark.differs("kafka-4.1.0", reason="clients before 0.11 are not served any more (KIP-896)"),
 ]
 
+NewTopic = Callable[..., str]
 FORMATS = {"0.9.0": 0, "0.10.0": 1, "2.7": 2}
 RECORDS = 4
 UNSUPPORTED_VERSION = 35
 
 
-@pytest.fixture(scope="module")
-def wire(broker: Broker) -> Iterator[Wire]:
-    with Wire(broker.bootstrap) as wire:
-        yield wire
+@pytest.fixture
+def new_topic(broker: Broker, topic_name: str) -> NewTopic:
+    """Creates the test's topic, with configurations like `segment__bytes`."""
+
+    def create(**configs: str) -> str:
+        create_topic(broker.bootstrap, topic_name, configs={key.replace("__", "."): configs[key] for key in configs})
+        return topic_name
+
+    return create
 
 
 def records(client: str, codec: str, first: int) -> list[Sent]:
@@ -39,8 +45,10 @@ def records(client: str, codec: str, first: int) -> list[Sent]:
 @pytest.mark.scenario("records", client="clients before 0.11")
 @pytest.mark.differs("kafka-3.9.1", cases=["0.9.0"], reason="message.format.version is passed over (KIP-724)")
 @pytest.mark.parametrize("name", FORMATS)
-def test_every_client_reads_the_records_of_every_client(wire: Wire, old_clients: list[OldClient], name: str) -> None:
-    topic = new_topic(wire, message__format__version=name)
+def test_every_client_reads_the_records_of_every_client(
+    new_topic: NewTopic, old_clients: list[OldClient], name: str
+) -> None:
+    topic = new_topic(message__format__version=name)
     expected: list[tuple[bytes | None, bytes | None, int | None]] = []
     own_times: set[int] = set()
     for client in old_clients:
@@ -67,30 +75,33 @@ def fetched(agent: Agent, how: str, topic: str, count: int, **fields: int) -> li
     return [unpacked_record(each) for each in agent.ask(how, **asked)]
 
 
-def test_fetches_of_any_size_return_every_record(wire: Wire, old_agent: Agent) -> None:
-    """Old consumers take no more than they asked for: a batch may come cut, converted data be longer than it was."""
-    topic = new_topic(wire)
+def test_fetches_of_any_size_return_every_record(new_topic: NewTopic, old_agent: Agent) -> None:
+    """Old consumers take no more than they asked for: a batch may come cut, converted data be longer than it was.
+
+    Each is a single fetch, which does not wait for the replicas: the records have to be on them before.
+    """
+    topic = new_topic()
     sent = [Sent(b"v" * at, b"k", (), NOW_MS + at) for at in range(200)]
     for first in range(0, 200, 50):
         wanted = {"topic": topic, "records": list(map(packed_record, sent[first : first + 50])), "limit": 1 << 20}
-        old_agent.ask("produce", codec="gzip" if first else "none", acks=1, **wanted)
+        old_agent.ask("produce", codec="gzip" if first else "none", acks=-1, **wanted)
     for size in (12_000, 20_000, 1 << 20):
         received = fetched(old_agent, "consume_simple", topic, 200, size=size)
         assert [each.value for each in received] == [each.value for each in sent]
 
 
 @pytest.mark.scenario("errors", client="java-{old_agent}")
-def test_fetches_are_refused_without_down_conversion(wire: Wire, old_agent: Agent) -> None:
-    topic = new_topic(wire, message__downconversion__enable="false")
-    sent = {"topic": topic, "records": [packed_record(Sent(b"v"))], "codec": "none", "acks": 1, "limit": 1 << 20}
+def test_fetches_are_refused_without_down_conversion(new_topic: NewTopic, old_agent: Agent) -> None:
+    topic = new_topic(message__downconversion__enable="false")
+    sent = {"topic": topic, "records": [packed_record(Sent(b"v"))], "codec": "none", "acks": -1, "limit": 1 << 20}
     old_agent.ask("produce", **sent)
     with pytest.raises(KafkaCodeError):
         fetched(old_agent, "consume_simple", topic, 1)
 
 
 @pytest.mark.scenario("groups", client="java-{group_agent}")
-def test_a_group_continues_at_its_committed_offset(wire: Wire, group_agent: Agent) -> None:
-    topic = new_topic(wire)
+def test_a_group_continues_at_its_committed_offset(new_topic: NewTopic, group_agent: Agent) -> None:
+    topic = new_topic()
     sent = {"topic": topic, "records": [packed_record(Sent(b"%d" % at)) for at in range(10)], "codec": "none"}
     group_agent.ask("produce", acks=-1, limit=1 << 20, **sent)
     first = group_agent.ask("group", topic=topic, group=f"g-{topic}", count=10)
@@ -100,9 +111,9 @@ def test_a_group_continues_at_its_committed_offset(wire: Wire, group_agent: Agen
     assert [each["offset"] for each in again] == list(range(10, 20))
 
 
-def test_offsets_before_a_time(wire: Wire, old_agent: Agent) -> None:
+def test_offsets_before_a_time(new_topic: NewTopic, old_agent: Agent) -> None:
     """ListOffsets v0: where segments begin, by the time at which their files were changed, and the log's end."""
-    topic = new_topic(wire, segment__bytes="1000", message__format__version="0.9.0")
+    topic = new_topic(segment__bytes="1000", message__format__version="0.9.0")
     for at in range(4):
         sent = {"topic": topic, "records": [packed_record(Sent(b"%d" % at * 600))], "codec": "none"}
         old_agent.ask("produce", acks=-1, limit=1 << 20, **sent)

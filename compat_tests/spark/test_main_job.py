@@ -55,6 +55,7 @@ def _hour_of(text: str) -> int:
 
 @pytest.mark.scenario("records", client="spark-4.0.0")
 @pytest.mark.spark
+@pytest.mark.long_on_clusters
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_main_job_finds_exactly_what_plain_python_finds(broker: Broker, tmp_path: Path) -> None:

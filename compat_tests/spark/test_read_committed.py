@@ -13,9 +13,9 @@ import confluent_kafka.admin
 import pytest
 from confluent_kafka import IsolationLevel, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from compat_tests.process import Broker
+from compat_tests.topics import create_topic
 
 kafka_admin: Any = confluent_kafka.admin  # exports its names without saying so to type checkers
 pytest.importorskip("pyspark", reason="comes with the spark extra")
@@ -148,11 +148,12 @@ def spark_reading(bootstrap: str, topic: str, directory: Path) -> Iterator[Ask]:
 
 @pytest.mark.scenario("transactions", client="spark-4.0.0")
 @pytest.mark.spark
+@pytest.mark.long_on_clusters
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_spark_reads_what_was_committed(broker: Broker, topic_name: str, tmp_path: Path) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, **QUIET})
-    admin.create_topics([NewTopic(topic_name, PARTITIONS, 1)])[topic_name].result(TIMEOUT_S)
+    create_topic(broker.bootstrap, topic_name, PARTITIONS)
     history = History(broker.bootstrap, topic_name)
     history.unfold()
     wait_for_markers(admin, topic_name)

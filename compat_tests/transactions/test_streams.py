@@ -10,15 +10,14 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from compat_tests.clients.client import LOAD_PARTITIONS, wait_until
 from compat_tests.clients.confluent_client import ConfluentClient
-from compat_tests.clients.restarts import RECORDS_BETWEEN, Held, stall
+from compat_tests.clients.restarts import RECORDS_BETWEEN, Held
 from compat_tests.java_programs import MissingToolchainError, java_command
-from compat_tests.own_broker import own_broker
-from compat_tests.process import Broker, ChildProcess
+from compat_tests.own_broker import disturbances_of, mortal_of
+from compat_tests.process import Broker
+from compat_tests.topics import create_topic
 from tools.jars import STREAMS
 
 CLIENT = "kafka-streams-2.7.2"
@@ -84,18 +83,12 @@ def _shown(bootstrap: str, topic: str, count: int) -> dict[str, list[int]]:
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_words_are_counted_exactly_once(broker: Broker, topic_name: str, command: list[str], guarantee: str) -> None:
     source, target = f"{topic_name}-in", f"{topic_name}-out"
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap, **QUIET})
-    for created in admin.create_topics([NewTopic(name, 2, 1) for name in (source, target)]).values():
-        created.result(30)
+    for name in (source, target):
+        create_topic(broker.bootstrap, name, 2)
     expected = _fill(broker.bootstrap, source)
     with running(command, broker.bootstrap, guarantee, topic_name, source, target):
         shown = _shown(broker.bootstrap, target, sum(expected.values()))
     assert shown == {word: list(range(1, count + 1)) for word, count in expected.items()}
-
-
-def _restart(broker: ChildProcess) -> None:
-    broker.stop()
-    broker.start()
 
 
 @pytest.mark.long
@@ -103,20 +96,24 @@ def _restart(broker: ChildProcess) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.scenario("restart", client=CLIENT)
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_no_word_is_counted_twice_while_the_broker_restarts(broker: Broker, command: list[str], guarantee: str) -> None:
-    """The words are the numbers of a load: each is counted, once, whatever Streams has to do again."""
-    with own_broker(broker, {}) as mortal:
-        client = ConfluentClient(mortal.bootstrap)
-        for name in ("in", "out"):
-            client.create_topic(name, LOAD_PARTITIONS)
-        wait_until(lambda: {"in", "out"} <= client.topics().keys(), "the topics")
-        counted = Held(mortal.bootstrap, "out")
-        with running(command, mortal.bootstrap, guarantee, "counter", "in", "out"):
-            load = client.start_load("in")
-            for disturb in (_restart, stall, ChildProcess.why_gone):
+def test_no_word_is_counted_twice_while_the_broker_restarts(
+    broker: Broker, topic_name: str, command: list[str], guarantee: str
+) -> None:
+    """The words are the numbers of a load: each is counted, once, whatever Streams has to do again.
+
+    Of a cluster, a leader, the coordinator and the controller are killed.
+    """
+    source, target = f"{topic_name}-in", f"{topic_name}-out"
+    with mortal_of(broker) as mortal:
+        for name in (source, target):
+            create_topic(mortal.bootstrap, name, LOAD_PARTITIONS)
+        counted = Held(mortal.bootstrap, target)
+        with running(command, mortal.bootstrap, guarantee, topic_name, source, target):
+            load = ConfluentClient(mortal.bootstrap).start_load(source)
+            for disturb in (*disturbances_of(mortal, [source, target], [topic_name]), mortal.why_gone):
                 wanted = counted.count() + RECORDS_BETWEEN
                 wait_until(lambda: counted.count() >= wanted, "more words to be counted", TIMEOUT_S)  # noqa: B023
-                disturb(mortal)
+                disturb()
             places = load.finish()
-            shown = _shown(mortal.bootstrap, "out", len(places))
+            shown = _shown(mortal.bootstrap, target, len(places))
     assert shown == {str(number): [1] for number in places}

@@ -10,10 +10,12 @@ from typing import Annotated, Final
 import typer
 
 from kafkapy.cli import show_version
+from kafkapy.cli.completion import COMPLETION
 from kafkapy.cli.output import examples
 
 _GROUPS: Final = {
-    "topics": "Create, list, describe, change and delete topics.",
+    "cluster": "Start several brokers of one cluster in one process.",
+    "topics": "Create, list, describe, change, move and delete topics, and elect leaders.",
     "groups": "Show consumer groups, delete them, and change their offsets.",
     "transactions": "Show transactional ids, and abort open transactions.",
     "configs": "Show and change the configuration of topics and brokers.",
@@ -21,11 +23,10 @@ _GROUPS: Final = {
     "log": "Show, check and repair the files of a data directory.",
 }
 _COMMANDS: Final = {
+    "brokers": "Show the brokers of a cluster.",
     "produce": "Write records from lines of text to a topic.",
     "consume": "Read the records of a topic and print them.",
 }
-COMPLETION: Final = "_KAFKAPY_COMPLETE"
-"""An environment variable that is set while a shell completes a command line."""
 _WIDTH: Final = {"help_option_names": ["--help", "-h"]}
 
 
@@ -35,6 +36,7 @@ def build(words: Sequence[str]) -> typer.Typer:
         help="A Kafka broker in Python, and commands for any Kafka broker.",
         epilog=examples(
             "kafkapy start --data ./data",
+            "kafkapy cluster start --brokers 3",
             "kafkapy topics create flights --partitions 4",
             "kafkapy produce flights < flights.csv",
             "kafkapy consume flights --from-beginning --max-records 5",

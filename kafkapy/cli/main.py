@@ -16,6 +16,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from kafkapy.cli.start import run as run_start
 
         return run_start(options)
+    if words[:2] == ["cluster", "start"]:
+        from kafkapy.cli.cluster_options import parse as parse_cluster
+
+        options = parse_cluster(words[2:])
+        from kafkapy.cli.cluster_start import run as run_cluster
+
+        return run_cluster(options)
     if words == ["--version"]:
         return show_version()
     from kafkapy.cli.app import run

@@ -141,11 +141,17 @@ def export(places: Places, options: RunOptions) -> None:
         if str(target) == DocumentPlace.TERMINAL:
             typer.echo(encode_document(tree).decode(), nl=False)
             return
-        if isinstance(target, ZooKeeperPlace):
-            tree = tree.for_kafka()
-        _carry(tree, target, checks.Directories.read(directories), directories[0].path, options)
-        if isinstance(target, ZooKeeperPlace) and not options.as_json and not options.dry_run:
-            typer.echo(_advice(tree, target, directories))
+        found = checks.Directories.read(directories)
+        if not isinstance(target, ZooKeeperPlace):
+            _carry(tree, target, found, directories[0].path, options)
+            return
+        reserved_max = _built(places.data, places.config).integer("reserved.broker.max.id")
+        broker_id = _broker_id(tree, found)
+        for_kafka = tree.for_kafka().with_ids_taken([broker_id], reserved_max)
+        _carry(for_kafka, target, found, directories[0].path, options, _left_out(tree))
+        if not options.as_json and not options.dry_run:
+            is_generated = broker_id > reserved_max
+            typer.echo(_advice(broker_id, target, directories, is_generated=is_generated))
 
 
 def import_(places: Places, options: RunOptions, *, only_this_broker: bool) -> None:
@@ -255,15 +261,31 @@ def _other_place(zookeeper: str | None, file: str | None) -> MetadataPlace:
     return DocumentPlace(file or "-")
 
 
+def _left_out(tree: MetadataTree) -> list[str]:
+    """A warning about settings that an export to a ZooKeeper leaves out, if there are any."""
+    if not (found := tree.own_keys()):
+        return []
+    sentence = (
+        f"left out, since Apache Kafka does not know them: {', '.join(found)}. If brokers of kafkapy use the "
+        "ZooKeeper, set them again when one has started"
+    )
+    return [sentence]
+
+
 def _carry(
-    tree: MetadataTree, target: MetadataPlace, directories: checks.Directories, data: str, options: RunOptions
+    tree: MetadataTree,
+    target: MetadataPlace,
+    directories: checks.Directories,
+    data: str,
+    options: RunOptions,
+    warned_before: Sequence[str] = (),
 ) -> None:
     """Compare the metadata with the target's, write it unless that is refused, and report the changes."""
     tree.check()
     checks.check_identity(tree, directories, data)
     there = target.read()
     found = changes(tree, there)
-    warned = checks.warnings(tree, directories) + checks.check_topic_configs(tree)
+    warned = [*warned_before, *checks.warnings(tree, directories), *checks.check_topic_configs(tree)]
     try:
         refuse_overwriting(tree, there, found, str(target), overwrite=options.overwrite)
     except MetadataError as error:
@@ -320,15 +342,26 @@ def _summary(tree: MetadataTree) -> dict[str, Any]:
     }
 
 
-def _advice(tree: MetadataTree, target: MetadataPlace, directories: Sequence[DataDirectory]) -> str:
-    identity = directories[0].read_identity()
-    replicas = next(iter(tree.replicas().values()), (0,))
-    broker_id = replicas[0] if identity is None else identity.broker_id
+def _broker_id(tree: MetadataTree, directories: checks.Directories) -> int:
+    """The broker's id, by its directory or else by the replicas."""
+    if directories.identity is not None and directories.identity.broker_id is not None:
+        return directories.identity.broker_id
+    return next(iter(tree.replicas().values()), (0,))[0]
+
+
+def _advice(broker_id: int, target: MetadataPlace, directories: Sequence[DataDirectory], *, is_generated: bool) -> str:
+    # Both brokers refuse a broker.id above reserved.broker.max.id, and find a generated one in meta.properties.
+    line = (
+        f"no broker.id: meta.properties has the generated one, {broker_id}"
+        if is_generated
+        else f"broker.id={broker_id}"
+    )
     return (
-        "Apache Kafka 2.7 starts on it with these settings:\n"
-        f"  broker.id={broker_id}\n  zookeeper.connect={target}\n"
+        "kafkapy, or Apache Kafka 2.7, starts on it with these settings:\n"
+        f"  {line}\n  zookeeper.connect={target}\n"
         f"  log.dirs={','.join(each.path for each in directories)}\n"
         "With one broker set offsets.topic.replication.factor, transaction.state.log.replication.factor and "
         "transaction.state.log.min.isr to 1.\n"
-        "Before kafkapy starts on this directory again, run kafkapy metadata import: until then its own copy is old."
+        "Before kafkapy starts on this directory without zookeeper.connect again, run kafkapy metadata import: until "
+        "then its own copy is old."
     )

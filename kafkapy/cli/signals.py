@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 ROUND_S: Final = 0.25
@@ -23,3 +24,12 @@ def on_signals(callback: Callable[[int], object]) -> None:
 def _wake_repeatedly(loop: asyncio.AbstractEventLoop) -> None:
     """Wake the loop every ``ROUND_S``: Python runs a signal's handler only when the loop's thread runs."""
     loop.call_later(ROUND_S, _wake_repeatedly, loop)
+
+
+def ignore_signals() -> None:
+    """Ignore SIGTERM and SIGINT from now on, on the running loop and after its end: the program stops already."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with suppress(NotImplementedError):  # Windows
+            loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)

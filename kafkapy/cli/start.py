@@ -11,8 +11,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 import kafkapy
 from kafkapy.cli.settings import UsageError, build_config, nearest_key
@@ -83,9 +83,9 @@ async def _run_with_extras(config: BrokerConfig, options: argparse.Namespace, *,
 async def _run_broker(broker: BrokerServer, start_hooks: StartHooks, *, for_parent: bool) -> None:
     stopped = asyncio.Event()
     on_signals(lambda number: _stop(stopped, signal.Signals(number).name))
-    unwatch = _watch_parent(stopped) if for_parent else None
+    unwatch = watch_parent(stopped) if for_parent else None
     gc.disable()  # objects of the start are kept, and collections would take a third of its time
-    if not await _started(broker, stopped):
+    if not await started(broker.start(), stopped):
         logger.info("Stopped before the start was complete")
         return
     services = broker.services
@@ -95,7 +95,7 @@ async def _run_broker(broker: BrokerServer, start_hooks: StartHooks, *, for_pare
         await start_hooks.serve(broker)
         _announce(broker.config, broker.bootstrap)
         if for_parent:
-            _print_addresses([broker.bootstrap, *start_hooks.addresses], stopped)
+            print_lines([broker.bootstrap, *start_hooks.addresses], stopped)
         await _first(stopped, broker.broken)
     finally:
         interpreter.stop()
@@ -107,24 +107,26 @@ async def _run_broker(broker: BrokerServer, start_hooks: StartHooks, *, for_pare
     logger.info("Stopped")
 
 
-def _watch_parent(stopped: asyncio.Event) -> Callable[[], None]:
+def watch_parent(stopped: asyncio.Event) -> Callable[[], None]:
+    """Set ``stopped`` when the parent process has ended; the result ends the watch."""
     from kafkapy.cli import parent
 
     return parent.watch(lambda: _stop(stopped, "the process that started this one has ended"))
 
 
-def _print_addresses(addresses: list[str], stopped: asyncio.Event) -> None:
+def print_lines(lines: list[str], stopped: asyncio.Event) -> None:
+    """Print lines on the standard output; set ``stopped`` if it is closed."""
     try:
         os.write(
-            1, "".join(f"{address}\n" for address in addresses).encode()
+            1, "".join(f"{line}\n" for line in lines).encode()
         )  # sys.stdout would keep the text after an error, and fail again at the end
     except OSError:
         _stop(stopped, "the reader of the standard output has closed it")
 
 
-async def _started(broker: BrokerServer, stopped: asyncio.Event) -> bool:
-    """Start the broker; a signal cancels the start, whose recovery may take long. Return whether it has started."""
-    starting, stop = asyncio.ensure_future(broker.start()), asyncio.ensure_future(stopped.wait())
+async def started(start: Coroutine[Any, Any, None], stopped: asyncio.Event) -> bool:
+    """Run a start; a signal cancels it, since its recovery may take long. Return whether it is complete."""
+    starting, stop = asyncio.ensure_future(start), asyncio.ensure_future(stopped.wait())
     await asyncio.wait([starting, stop], return_when=asyncio.FIRST_COMPLETED)
     stop.cancel()
     if starting.done():

@@ -31,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
     )
     result.add_argument("--data", metavar="DIR", help="data directory (default: the user's own, under ~/.local/share)")
     result.add_argument(
-        "--port", type=_port, help="listen on 127.0.0.1 at this port; 0 takes a free one (default: 9092)"
+        "--port", type=port, help="listen on 127.0.0.1 at this port; 0 takes a free one (default: 9092)"
     )
     result.add_argument("--config", metavar="FILE", help="a server.properties")
     result.add_argument(
@@ -66,17 +66,18 @@ def _add_hooks(result: argparse.ArgumentParser) -> None:
     )
     result.add_argument(
         "--control-port",
-        type=_port,
+        type=port,
         metavar="PORT",
         help="for tests: let programs on this machine set faults and advance the clock, over HTTP at this port",
     )
 
 
-def _port(text: str) -> int:
-    port = int(text)
-    if not 0 <= port < 65536:
+def port(text: str) -> int:
+    """The number of a port; raises ``ValueError``."""
+    number = int(text)
+    if not 0 <= number < 65536:
         raise ValueError(text)
-    return port
+    return number
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:

@@ -1,5 +1,6 @@
 """``kafkapy topics``."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -45,7 +46,10 @@ def list_(
 
 @app.command(epilog=examples("kafkapy topics describe flights", "kafkapy topics describe flights --json"))
 def describe(name: Name, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
-    """Show a topic's partitions, their offsets (if they have a leader), and its own settings."""
+    """Show a topic's partitions, their offsets (if they have a leader), and its own settings.
+
+    A partition is under-replicated if not all of its replicas are in sync.
+    """
     with failures_in_one_line(), ClusterClient(bootstrap) as client:
         topic = client.topic(name, led=False)
         indexes = [partition.partition_index for partition in topic.partitions]
@@ -58,6 +62,7 @@ def describe(name: Name, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json
             "leader": partition.leader_id if partition.leader_id >= 0 else None,
             "replicas": partition.replica_nodes,
             "in_sync": partition.isr_nodes,
+            "under_replicated": len(partition.isr_nodes) < len(partition.replica_nodes),
             "first_offset": first.get(partition.partition_index),
             "end_offset": end.get(partition.partition_index),
         }
@@ -142,3 +147,96 @@ def alter(
         if partitions is not None:
             client_topics.grow_topic(client, name, partitions)
     done(f"altered: {name}", as_json=as_json, altered=name)
+
+
+@app.command(
+    epilog=examples(
+        "kafkapy topics reassign --to 1,2,3",
+        "kafkapy topics reassign --topic flights --to all --dry-run",
+        "kafkapy topics reassign --to 1,2,3 --dry-run --json > plan.json",
+        "kafkapy topics reassign --plan plan.json --throttle 50000000 --yes",
+        "kafkapy topics reassign --list",
+        "kafkapy topics reassign --cancel",
+    )
+)
+def reassign(  # noqa: PLR0913, PLR0917  # typer reads a command's options from its parameters
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="ID,ID,…", help="Balance the replicas over these brokers, or all.")
+    ] = None,
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", "-t", help="Only this topic; repeatable. Default: all topics.")
+    ] = None,
+    plan: Annotated[
+        Path | None, typer.Option("--plan", metavar="FILE", help="Move by this plan, in the JSON of Kafka's own tool.")
+    ] = None,
+    replicas: Annotated[
+        int | None,
+        typer.Option("--replication-factor", "-r", min=1, help="With --to: the new number of replicas."),
+    ] = None,
+    throttle: Annotated[
+        int | None,
+        typer.Option("--throttle", min=1, metavar="BYTES", help="Copy at most so much per second and broker."),
+    ] = None,
+    list_only: Annotated[bool, typer.Option("--list", help="Show the moves that are under way.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Cancel the moves that are under way.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would move.")] = False,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Return at once, while replicas move.")] = False,
+    yes: Yes = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Move replicas to other brokers, by a balanced plan or by your own; the plan is shown before.
+
+    The plan for --to moves few replicas, and keeps the replicas of a partition on different racks if all brokers have
+    one. The command waits until all have moved; after Ctrl-C the cluster goes on.
+    """
+    from kafkapy.cli import reassign as command
+    from kafkapy.clients.moves import CLIENT_TIMEOUT_S
+
+    if sum((to is not None, plan is not None, list_only, cancel)) != 1:
+        fail("say what to do with one of --to 1,2,3, --plan FILE, --list and --cancel")
+    if to is None and replicas is not None:
+        fail("--replication-factor goes with --to")
+    if topic and (plan is not None or list_only):
+        fail("--topic goes with --to and --cancel")
+    if throttle is not None and (list_only or cancel):
+        fail("--throttle goes with --to and --plan")
+    how = command.Execution(dry_run, yes, not no_wait, throttle, as_json)
+    with failures_in_one_line(), ClusterClient(bootstrap, CLIENT_TIMEOUT_S) as client:
+        if list_only:
+            command.list_moves(client, as_json=as_json)
+        elif cancel:
+            command.cancel(client, topic or [], how)
+        else:
+            command.reassign(client, command.Wanted(to, plan, topic or [], replicas), how)
+
+
+@app.command(
+    epilog=examples(
+        "kafkapy topics elect",
+        "kafkapy topics elect flights orders:0",
+        "kafkapy topics elect flights --unclean",
+    )
+)
+def elect(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TOPIC[:PARTITION]]...", help="Topics or partitions; default: all.", show_default=False
+        ),
+    ] = None,
+    unclean: Annotated[
+        bool, typer.Option("--unclean", help="Elect any live replica of partitions without a leader: records are lost.")
+    ] = False,
+    yes: Yes = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Elect the preferred leaders of partitions, their first replicas; show which leaders have changed."""
+    from kafkapy.cli import elect as command
+    from kafkapy.clients.moves import CLIENT_TIMEOUT_S
+
+    if unclean and not names:
+        fail("--unclean may lose records: name the topics")
+    with failures_in_one_line(), ClusterClient(bootstrap, CLIENT_TIMEOUT_S) as client:
+        command.elect(client, names or [], unclean=unclean, yes=yes, as_json=as_json)

@@ -52,11 +52,16 @@ class ClusterClient:
     """Blocking requests to a cluster; connections are opened when they are first needed."""
 
     def __init__(self, bootstrap: str = DEFAULT_BOOTSTRAP, timeout_s: float = 10.0) -> None:
+        self._bootstrap_text = bootstrap
         self._bootstrap = parse_bootstrap(bootstrap)
         self._timeout_s = timeout_s
         self._any: Connection | None = None
         self._nodes: dict[int, Connection] = {}
         self._addresses: dict[int, tuple[str, int]] = {}
+
+    def with_timeout(self, timeout_s: float) -> "ClusterClient":
+        """Another client of the same cluster, which waits so long for each response."""
+        return ClusterClient(self._bootstrap_text, timeout_s)
 
     def __enter__(self) -> Self:
         return self
@@ -67,7 +72,7 @@ class ClusterClient:
         self.close()
 
     def close(self) -> None:
-        """Close every connection."""
+        """Close every connection; the next request opens new ones, to any broker that answers."""
         for connection in (self._any, *self._nodes.values()):
             if connection is not None:
                 connection.close()
@@ -94,8 +99,11 @@ class ClusterClient:
         return sorted(self._addresses)
 
     def controller(self) -> Connection:
-        """The connection to the controller."""
-        return self.node(self.metadata([]).controller_id)
+        """The connection to the controller. Raises RequestFailedError while there is none."""
+        controller_id = self.metadata([]).controller_id
+        if controller_id < 0:
+            raise RequestFailedError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller at the moment")
+        return self.node(controller_id)
 
     def coordinator(self, group_id: str) -> Connection:
         """The connection to a group's coordinator; waits while there is none yet."""
@@ -152,7 +160,8 @@ class ClusterClient:
 
     def _bootstrapped(self) -> Connection:
         problems = []
-        for host, port in self._bootstrap if self._any is None else ():
+        addresses = dict.fromkeys([*self._bootstrap, *self._addresses.values()])
+        for host, port in addresses if self._any is None else ():
             try:
                 self._any = Connection(host, port, self._timeout_s)
                 break

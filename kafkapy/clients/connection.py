@@ -17,6 +17,8 @@ from kafkapy.protocol.message import Message, ProtocolError, UnsupportedVersion
 CLIENT_ID: Final = "kafkapy-cli"
 READ_SIZE: Final = 1 << 18
 """Bytes of one read from the socket."""
+CONNECT_TIMEOUT_S: Final = 10.0
+"""The longest wait for a connection, also where a response may take longer."""
 
 # Above these versions the message has topic ids in place of names, or lists of groups or keys in place of one.
 _HIGHEST: Final = {
@@ -40,9 +42,10 @@ class Connection:
         self.address: Final = f"{host}:{port}"
         self._core = ClientCore(CLIENT_ID, highest=_HIGHEST)
         try:
-            self._socket = socket.create_connection((host, port), timeout_s)
+            self._socket = socket.create_connection((host, port), min(timeout_s, CONNECT_TIMEOUT_S))
         except OSError as error:
             raise NoBrokerError(f"no broker answers at {self.address}: {error.strerror or error}") from error
+        self._socket.settimeout(timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def __enter__(self) -> Self:

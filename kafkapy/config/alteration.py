@@ -34,6 +34,9 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
+LONGEST_LIST: Final = 0x7FFF
+"""Bytes of a list that APPEND may reach: what one SET can give, and what DescribeConfigs can answer."""
+
 _OPERATIONS: Final = frozenset(Operation)
 
 
@@ -94,7 +97,10 @@ def _apply(overrides: dict[str, str], change: Change, key: ConfigKey | None) -> 
     elif operation is Operation.SET:
         overrides[name] = value
     else:
-        overrides[name] = _list_after(overrides.get(name), operation, value, name, key)
+        changed = _list_after(overrides.get(name), operation, value, name, key)
+        if operation is Operation.APPEND and len(changed.encode()) > LONGEST_LIST:
+            raise InvalidAlterationError(f"{name} would have more than {LONGEST_LIST} bytes")
+        overrides[name] = changed
 
 
 def _list_after(current: str | None, operation: Operation, value: str, name: str, key: ConfigKey | None) -> str:
@@ -198,6 +204,8 @@ def _thread_counts_at_most_double(config: BrokerConfig, _name: str, overrides: M
             continue
         now, wanted = config.integer(name), BROKER_KEYS[name].parse(overrides[name])
         assert isinstance(wanted, int)
+        if wanted != now and wanted < 1:
+            raise InvalidConfigError(f"{name}={wanted} must be at least 1")
         if not now // 2 <= wanted <= now * 2:
             raise InvalidConfigError(f"{name}={wanted} must be between half and double of the current value {now}")
 

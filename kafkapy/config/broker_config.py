@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Self
 
 from kafkapy.config.broker_keys import KNOWN_KEYS, broker_key, synonyms
 from kafkapy.config.errors import InvalidConfigError, invalid_value
-from kafkapy.config.keys import Dynamic, Value, format_of, format_value
+from kafkapy.config.keys import Dynamic, Value, format_of, format_value, is_at_least
 from kafkapy.config.listeners import EndPoint, parse_counts, parse_listeners, parse_protocol_map
 from kafkapy.config.own_keys import ZOOKEEPER_DIGEST
 from kafkapy.config.topic_keys import COMPRESSION_TYPES
@@ -406,6 +406,10 @@ REFUSED_KEYS: Final = {
 }
 """Key → the reason why kafkapy does not start while it is set."""
 
+RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+OLDEST_CLUSTER_PROTOCOL: Final = "2.6-IV0"
+"""The first inter-broker protocol with all versions that this broker sends to others; StopReplica 3 came last."""
+
 
 def check_built(config: BrokerConfig) -> None:
     """Raise InvalidConfigError if ``config`` needs a feature that kafkapy does not have."""
@@ -415,6 +419,16 @@ def check_built(config: BrokerConfig) -> None:
     if config["zookeeper.set.acl"] and not config[ZOOKEEPER_DIGEST]:
         raise InvalidConfigError(
             f"zookeeper.set.acl is set: protected nodes need an owner; set {ZOOKEEPER_DIGEST} to user:password"
+        )
+    selector = config["replica.selector.class"]
+    if selector and selector != RACK_AWARE_SELECTOR:
+        raise InvalidConfigError(
+            f"replica.selector.class is {selector}: kafkapy can't load Java classes, it has only {RACK_AWARE_SELECTOR}"
+        )
+    protocol = config.text("inter.broker.protocol.version")
+    if not config.embedded_store and not is_at_least(protocol, OLDEST_CLUSTER_PROTOCOL):
+        raise InvalidConfigError(
+            f"inter.broker.protocol.version is {protocol}: in a cluster it must be at least {OLDEST_CLUSTER_PROTOCOL}"
         )
     for endpoint in config.listeners:
         if endpoint.security_protocol != "PLAINTEXT":

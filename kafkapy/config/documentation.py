@@ -137,7 +137,7 @@ _BROKER: Final[dict[str, str]] = {
     "security.inter.broker.protocol": "Security protocol between brokers where inter.broker.listener.name is not set.",
     "inter.broker.protocol.version": "Release whose protocol the brokers speak among themselves. It also decides the format of some stored records.",
     "inter.broker.listener.name": "Name of the listener over which brokers talk to each other. Without a value the one with security.inter.broker.protocol is used.",
-    "replica.selector.class": "Java class that chooses the replica which a consumer reads from; without a value it is the leader.",
+    "replica.selector.class": "Java class that chooses the replica which a consumer reads from; without a value it is the leader. kafkapy has org.apache.kafka.common.replica.RackAwareReplicaSelector, which prefers one in the consumer's rack.",
     "controlled.shutdown.max.retries": "How often a broker that is stopping asks the controller again to move its leaderships away.",
     "controlled.shutdown.retry.backoff.ms": "How long a broker that is stopping waits before it asks the controller again, in milliseconds.",
     "controlled.shutdown.enable": "Whether a broker that is stopping has its leaderships moved to other brokers first.",
@@ -247,8 +247,8 @@ _BROKER: Final[dict[str, str]] = {
     "password.encoder.key.length": "Length of the key for stored passwords, in bits.",
     "password.encoder.iterations": "How often the function that derives the key for stored passwords is repeated.",
     # throttles, dynamic only
-    "leader.replication.throttled.rate": "How many bytes a second a leader may send to followers for throttled replicas.",
-    "follower.replication.throttled.rate": "How many bytes a second a follower may fetch for throttled replicas.",
+    "leader.replication.throttled.rate": "How many bytes a second a leader may send to followers for throttled replicas. It is set for one broker; for all of them at once it has no effect.",
+    "follower.replication.throttled.rate": "How many bytes a second a follower may fetch for throttled replicas. It is set for one broker; for all of them at once it has no effect.",
     "replica.alter.log.dirs.io.max.bytes.per.second": "How many bytes a second may be copied between the log directories of a broker.",
 }  # fmt: skip
 
@@ -284,19 +284,18 @@ _TOPIC: Final[dict[str, str]] = {
 
 UNUSED: Final = frozenset({
     *(name for name in _BROKER if name.startswith((
-        "zookeeper.", "ssl.", "sasl.", "delegation.token.", "password.encoder.", "quota.", "replication.quota.",
-        "alter.log.dirs.", "controller.quota.", "metrics.", "kafka.metrics.",
+        "zookeeper.", "ssl.", "sasl.", "delegation.token.", "password.encoder.", "quota.",
+        "controller.quota.", "metrics.", "kafka.metrics.",
         "replica.socket.receive.", "fetch.purgatory.", "producer.purgatory.",
-        "delete.records.purgatory.", "leader.replication.", "follower.replication.", "replica.alter.",
+        "delete.records.purgatory.",
     ))),
     "socket.connection.setup.timeout.max.ms", "num.network.threads", "num.io.threads",
-    "num.replica.alter.log.dirs.threads", "background.threads",
+    "background.threads",
     "queued.max.requests", "authorizer.class.name", "control.plane.listener.name", "socket.send.buffer.bytes",
     "socket.receive.buffer.bytes", "max.connection.creation.rate", "connection.failed.authentication.delay.ms",
     "create.topic.policy.class.name", "alter.config.policy.class.name", "controller.socket.timeout.ms",
-    "replica.selector.class", "metric.reporters",
+    "metric.reporters",
     "client.quota.callback.class", "connections.max.reauth.ms", "security.providers", "principal.builder.class",
-    "leader.replication.throttled.replicas", "follower.replication.throttled.replicas",
 } - {
     "zookeeper.connect", "zookeeper.session.timeout.ms", "zookeeper.connection.timeout.ms",
     "zookeeper.max.in.flight.requests", "zookeeper.set.acl",

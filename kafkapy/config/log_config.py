@@ -11,7 +11,7 @@ from kafkapy.config.own_keys import FLUSH_AS_KAFKA, FLUSH_BEFORE_ACK, OWN_TOPIC_
 from kafkapy.config.topic_keys import BROKER_KEY_OF, TOPIC_KEYS, topic_key
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class LogConfig:
     """All 26 topic keys, dots written as underscores, with Kafka 2.7's units and defaults; then kafkapy's own."""
 

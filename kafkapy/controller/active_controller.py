@@ -103,7 +103,10 @@ class ActiveController:
         self.reassignments = Reassignments(context, writer, self._partitions, self._replicas, batch, self._flush)
 
     async def start_as_controller(self) -> None:
-        """Load the cluster's state, send it to all brokers, bring replicas online, continue what is unfinished."""
+        """Load the cluster's state, tell all brokers who is alive, elect missing leaders, then send all states.
+
+        At the end take the replicas of dead brokers out of the in-sync sets, and continue moves and deletions.
+        """
         await self._delete_notifications()
         await self._store.children(LogDirEventNotificationZNode.PATH, self._watchers.log_dir_events)
         await self._store.children(IsrChangeNotificationZNode.PATH, self._watchers.isr_changes)
@@ -111,14 +114,15 @@ class ActiveController:
         await self._load_topics(await self._store.children(TopicsZNode.PATH, self._watchers.topics))
         deletions = await self._store.children(DeleteTopicsZNode.PATH, self._watchers.deletions)
         self.context.topics_to_delete.update(topic for topic in deletions if topic in self.context.assignments)
-        await self._send_metadata(self.context.brokers, ())
-        online, offline = self._replicas.start_up()
-        self._partitions.start_up()
+        await self._send_metadata(self.context.brokers, ())  # no partitions yet
+        online, offline = await self._replicas.start_up()
+        await self._partitions.start_up()
+        # Elections come first, since clients wait for them. 2.7.2 first writes leader -1 for these partitions.
+        await self._partitions.trigger_online()
+        await self._flush()
         await self._replicas.bring_online(online)
         await self._flush()
         await self._replicas.take_offline([found for found in offline if not self._is_going(found)])
-        await self._flush()
-        await self._partitions.trigger_online()
         await self._flush()
         await self.reassignments.resume()
         await self.reassignments_requested()

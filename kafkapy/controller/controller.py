@@ -165,9 +165,10 @@ class Controller:
         """Handle the queued events, then stop. The controllership ends with the session."""
         if self._worker is not None:
             await self._events.join()
-            self._worker.cancel()
-            await asyncio.wait([self._worker])
-            self._worker = None
+        worker, self._worker = self._worker, None  # none, if the session has expired meanwhile
+        if worker is not None:
+            worker.cancel()
+            await asyncio.wait([worker])
         self._resign()
 
     def _put(self, key: str, event: Event) -> None:

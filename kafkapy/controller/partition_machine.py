@@ -17,9 +17,10 @@
 4. Only when the store has confirmed the write is the partition Online, and LeaderAndIsr for its replicas and
    UpdateMetadata for all brokers are added to the batch. The event ends with sending the batch.
 
-**An election** (``elect``) reads the state in the store, chooses a leader (``elections.py``: pure functions), writes it
-with the next leader epoch and the version that was read, and sends the same two requests. If the version has changed,
-because a leader has changed its in-sync replicas meanwhile, the state is read again and the election repeated.
+**An election** (``elect``) takes the state that this controller has read or written last, chooses a leader
+(``elections.py``: pure functions), writes it with the next leader epoch and the version of that state, and sends the
+same two requests. If the store has another version, because a leader with an older protocol has changed its in-sync
+replicas itself, the state is read and the election repeated; the same if no leader can be elected by the known state.
 A partition without an elected leader stays as it is; if it is Offline, the next broker that joins triggers another
 election.
 
@@ -35,7 +36,7 @@ election.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from kafkapy.config.topic_keys import TOPIC_KEYS
@@ -74,10 +75,11 @@ class PartitionMachine:
         self._batch = batch
         self._unclean_default = unclean_default
 
-    def start_up(self) -> None:
+    async def start_up(self) -> None:
         """Set the states from the loaded leaders."""
         states = self._context.partition_states
         for partition in self._context.partitions():
+            await pause()
             leadership = self._context.leadership.get(partition)
             if leadership is None:
                 states[partition] = PartitionState.NEW
@@ -101,9 +103,11 @@ class PartitionMachine:
 
     async def elect(self, partitions: Sequence[TopicPartition], election: Election) -> None:
         """Hold an election for each partition; one for which no leader is elected stays as it is, with a warning."""
-        remaining = list(partitions)
+        known = self._context.leadership
+        remaining = await self._elect_from({found: known[found] for found in partitions if found in known}, election)
+        remaining += [found for found in partitions if found not in known]
         while remaining:
-            remaining = await self._elect_once(remaining, election)
+            remaining = await self._elect_from(await self.read_states(remaining), election, are_current=True)
 
     async def next_epoch(self, partitions: Sequence[TopicPartition]) -> None:
         """Take the next leader epoch for each partition that has a state; leader and ISR stay. Sends nothing."""
@@ -139,17 +143,24 @@ class PartitionMachine:
             else:
                 logger.error("Partition %s could not be started: %r", partition, result)
 
-    async def _elect_once(self, partitions: Sequence[TopicPartition], election: Election) -> list[TopicPartition]:
+    async def _elect_from(
+        self, states: Mapping[TopicPartition, LeaderIsr], election: Election, *, are_current: bool = False
+    ) -> list[TopicPartition]:
+        """Elect by these states, which have just been read if they ``are_current``; return the partitions to read."""
         chosen: dict[TopicPartition, LeaderIsr] = {}
-        for partition, state in (await self.read_states(partitions)).items():
+        unclear: list[TopicPartition] = []
+        for partition, state in states.items():
             await pause()
+            self._check_epoch(partition, state)
             elected = election(partition, state)
-            if elected is None:
-                logger.warning("No new leader was elected for partition %s (in sync: %s)", partition, list(state.isr))
-            else:
+            if elected is not None:
                 epoch = state.leader_epoch + 1
                 chosen[partition] = LeaderIsr(elected.leader, epoch, elected.isr, self._context.epoch, state.zk_version)
-        return await self.write_states(chosen, self._lead)
+            elif are_current:
+                logger.warning("No new leader was elected for partition %s (in sync: %s)", partition, list(state.isr))
+            else:
+                unclear.append(partition)
+        return unclear + await self.write_states(chosen, self._lead)
 
     async def read_states(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LeaderIsr]:
         """Return the states in the store, since leaders with older protocols may have changed them.
@@ -163,10 +174,13 @@ class PartitionMachine:
             await pause()
             state = decoded_state(partition, node)
             if state is not None:
-                if state.controller_epoch > self._context.epoch:
-                    raise ControllerMovedError(f"{partition} was written by controller epoch {state.controller_epoch}")
+                self._check_epoch(partition, state)
                 states[partition] = state
         return states
+
+    def _check_epoch(self, partition: TopicPartition, state: LeaderIsr) -> None:
+        if state.controller_epoch > self._context.epoch:
+            raise ControllerMovedError(f"{partition} was written by controller epoch {state.controller_epoch}")
 
     async def write_states(
         self, states: dict[TopicPartition, LeaderIsr], written: Callable[[TopicPartition, LeaderIsr], None]
@@ -197,11 +211,11 @@ class PartitionMachine:
         self._batch.add_leader_and_isr(recipients, partition, is_new=is_new)
 
     async def _offline_election(self, partitions: Sequence[TopicPartition]) -> Election:
-        stuck = {
-            found.topic
-            for found in partitions
-            if not set(self._context.online_replicas(found)).intersection(self._context.leadership[found].isr)
-        }
+        stuck = set()
+        for found in partitions:
+            await pause()
+            if not set(self._context.online_replicas(found)).intersection(self._context.leadership[found].isr):
+                stuck.add(found.topic)
         unclean = await self._unclean_topics(sorted(stuck))
 
         def election(partition: TopicPartition, state: LeaderIsr) -> Elected | None:

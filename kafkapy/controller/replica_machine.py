@@ -20,16 +20,17 @@ class ReplicaMachine:
         self._partitions = partitions
         self._batch = batch
 
-    def start_up(self) -> tuple[list[Replica], list[Replica]]:
+    async def start_up(self) -> tuple[list[Replica], list[Replica]]:
         """Set the states from the live brokers; returns the online replicas, and the others."""
-        online, offline = [], []
-        for replica in self._context.replicas(self._context.partitions()):
-            if self._context.is_online(replica):
-                self._context.replica_states[replica] = ReplicaState.ONLINE
-                online.append(replica)
-            else:
-                self._context.replica_states[replica] = ReplicaState.DELETION_INELIGIBLE
-                offline.append(replica)
+        online: list[Replica] = []
+        offline: list[Replica] = []
+        for partition in self._context.partitions():
+            await pause()
+            for replica in self._context.replicas([partition]):
+                is_online = self._context.is_online(replica)
+                state = ReplicaState.ONLINE if is_online else ReplicaState.DELETION_INELIGIBLE
+                self._context.replica_states[replica] = state
+                (online if is_online else offline).append(replica)
         return online, offline
 
     async def start_new(self, replicas: Sequence[Replica]) -> None:
@@ -81,21 +82,26 @@ class ReplicaMachine:
                 self._batch.add_stop_replica(replica, delete=True)
 
     async def _leave_isr(self, broker: int, partitions: Sequence[TopicPartition]) -> None:
+        # The store refuses to overwrite a state that is not the known one. States in which the broker is not in sync
+        # are read, since they are not overwritten: a leader with an older protocol may have added it.
+        known = {each: state for each in partitions if broker in (state := self._context.leadership[each]).isr}
         remaining = list(partitions)
         while remaining:
-            states = await self._partitions.read_states(remaining)
+            states = await self._partitions.read_states([each for each in remaining if each not in known]) | known
             changed = {}
-            for partition, state in states.items():
+            for partition in remaining:
                 await pause()
-                if broker in state.isr:
-                    changed[partition] = self._without(broker, state)
+                if partition not in states:
+                    continue
+                if broker in states[partition].isr:
+                    changed[partition] = self._without(broker, states[partition])
                 else:
-                    self._left(partition, state, broker)
+                    self._left(partition, states[partition], broker)
 
             def written(partition: TopicPartition, state: LeaderIsr) -> None:
                 self._left(partition, state, broker)
 
-            remaining = await self._partitions.write_states(changed, written)
+            remaining, known = await self._partitions.write_states(changed, written), {}
 
     def _without(self, broker: int, state: LeaderIsr) -> LeaderIsr:
         left = without_replica(state.leader, state.isr, broker)

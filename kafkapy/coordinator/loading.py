@@ -146,9 +146,9 @@ def read_partition(
     is_complete = True
     size = min(buffer_size, LARGEST_STEP)
     try:
-        log = source.partition(progress.topic_partition).log
-        progress.offset = log.log_start_offset
-        while progress.offset < log.log_end_offset:
+        partition = source.partition(progress.topic_partition)
+        progress.offset = partition.log.log_start_offset
+        while progress.offset < (log := partition.log).log_end_offset:  # it may move to another data directory
             progress.end_offset = log.log_end_offset
             yield from _replay_next(log, progress, size, replay_batches)
             if progress.offset < log.log_end_offset:

@@ -75,6 +75,8 @@ class MetadataImage(NamedTuple):
         return None if found is None else found.partitions.get(partition)
 
 
+FIRST_IMAGE_TIMEOUT_MS: Final = 10_000
+"""How long a client's request waits for the first UpdateMetadata; it arrives at once if there is a controller."""
 Listener = Callable[[MetadataImage, list[TopicPartition]], None]
 Predicate = Callable[[MetadataImage], bool]
 
@@ -99,6 +101,12 @@ class MetadataCache:
     def is_alive(self, broker_id: int) -> bool:
         """Tell whether the broker is registered, by the last UpdateMetadata."""
         return broker_id in self.image.brokers
+
+    def racks(self, topic_partition: TopicPartition, listener: str) -> dict[int, str | None]:
+        """Return the racks of a partition's replicas whose brokers are alive and have ``listener``."""
+        found = self.image.partition(*topic_partition)
+        brokers = [self.image.brokers.get(each) for each in (() if found is None else found.replicas)]
+        return {each.id: each.rack for each in brokers if each is not None and listener in each.endpoints}
 
     def add_listener(self, listener: Listener) -> None:
         """Call ``listener(image, deleted partitions)`` after each change; it must not raise."""
@@ -130,6 +138,15 @@ class MetadataCache:
                 future.set_result(True)
         return deleted
 
+    async def first_image(self, clock: Clock) -> MetadataImage:
+        """The image as soon as the controller has sent one; the empty image if none comes within some seconds.
+
+        A broker listens before it registers, so clients may reach it before the controller does. An empty answer would
+        tell them that their topics are deleted (librdkafka then fails the records that it has not sent).
+        """
+        await self.wait_until(_has_brokers, FIRST_IMAGE_TIMEOUT_MS, clock)
+        return self.image
+
     async def wait_until(self, predicate: Predicate, timeout_ms: float, clock: Clock) -> bool:
         """Wait until the image satisfies ``predicate``; False if the time is over first."""
         if predicate(self.image):
@@ -154,6 +171,10 @@ class MetadataCache:
         """End every ``wait_until`` now and from now on: the broker stops, and no change of the image follows."""
         self._is_stopping = True
         self.end_waits()
+
+
+def _has_brokers(image: MetadataImage) -> bool:
+    return bool(image.brokers)
 
 
 def _give_up(future: "asyncio.Future[bool]") -> None:

@@ -31,6 +31,7 @@ logger: Final = logging.getLogger(__name__)
 DATABASE_SUFFIX: Final = ".sqlite"
 JOURNAL_SUFFIX: Final = ".journal"
 DAMAGED_SUFFIX: Final = ".damaged"
+EXPORTED_SUFFIX: Final = ".exported"
 _SIDE_FILES: Final = ("-wal", "-shm")
 _EMPTY: Final = Content(0, {})
 
@@ -52,19 +53,19 @@ def is_stored(database_path: str) -> bool:
     return files.exists(database_path) or files.exists(journal_path(database_path))
 
 
-def move_aside(database_path: str) -> None:
-    """Rename the existing ones of the two files to names that end in ``.damaged``."""
+def move_aside(database_path: str, suffix: str = DAMAGED_SUFFIX) -> None:
+    """Rename the existing ones of the two files to names that end in ``suffix``."""
     files = Files()
-    _rename_database(files, database_path)
+    _rename_database(files, database_path, suffix)
     journal = journal_path(database_path)
     if files.exists(journal):
-        files.rename(journal, journal + DAMAGED_SUFFIX)
+        files.rename(journal, journal + suffix)
 
 
-def _rename_database(files: Files, path: str) -> None:
-    for suffix in ("", *_SIDE_FILES):
-        if files.exists(path + suffix):
-            files.rename(path + suffix, path + DAMAGED_SUFFIX + suffix)
+def _rename_database(files: Files, path: str, suffix: str) -> None:
+    for side in ("", *_SIDE_FILES):
+        if files.exists(path + side):
+            files.rename(path + side, path + suffix + side)
 
 
 class StoreFiles:
@@ -168,8 +169,9 @@ class StoreFiles:
     def _missing(self, cluster_id: str) -> StoreFileError:
         return StoreFileError(
             f"{self.path} and {self._journal.path} are missing or empty: they hold the topics and configurations of "
-            f"cluster {cluster_id}, to which meta.properties says that the data belongs. {RESTORE}. If Apache Kafka "
-            "wrote the data, run kafkapy metadata import first"
+            f"cluster {cluster_id}, to which meta.properties says that the data belongs. If a ZooKeeper holds them "
+            "now, since the broker was in a cluster or Apache Kafka wrote the data: start with zookeeper.connect, or "
+            f"run kafkapy metadata import first. Otherwise: {RESTORE[0].lower()}{RESTORE[1:]}"
         )
 
     def _refuse_damage(self, journal_problem: str | None, database_problem: str | None) -> None:
@@ -197,7 +199,7 @@ class StoreFiles:
         self._unwritten = dict(journal.rows)
         if problem is not None:
             logger.error("%s. It is written again from %s", problem, self._journal.path)
-            _rename_database(self._files, self.path)
+            _rename_database(self._files, self.path, DAMAGED_SUFFIX)
         else:
             logger.warning(
                 "%s is missing or lacks the last changes: it ends with number %d. It is written again from %s, which "

@@ -19,7 +19,7 @@ The module is imported when the first request to another broker is sent: a singl
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from random import Random
 from typing import Final, NamedTuple, cast
@@ -28,9 +28,13 @@ from kafkapy.clock import Clock
 from kafkapy.network.peer import PeerUnreachableError
 from kafkapy.protocol.client_core import ClientCore, Handshake, Request
 from kafkapy.protocol.message import Message, ProtocolError
+from kafkapy.protocol.writer import TooManyStructs
 
 BACKOFF_JITTER: Final = 0.2
 """The share by which a back-off is longer or shorter, so that brokers do not reconnect all at once."""
+
+INLINE_STRUCTS: Final = 1_000
+"""Structs of a request that is encoded on the event loop: a few milliseconds."""
 
 Address = tuple[str, int]
 """Host and port."""
@@ -58,6 +62,8 @@ class PeerSettings(NamedTuple):
     tls: ssl.SSLContext | None = None
     authenticate: Callable[[ClientCore], Handshake] | None = None
     max_response_size: int = 100 * 1024 * 1024
+    compute: Callable[[Callable[[], bytes]], Awaitable[bytes]] | None = None
+    """Runs a function beside the event loop: it encodes large requests. Without it they are encoded on the loop."""
 
 
 class PeerConnection(asyncio.Protocol):
@@ -70,17 +76,16 @@ class PeerConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._response: asyncio.Future[Message] | None = None
 
-    def ask(self, request: Request, version: int) -> "asyncio.Future[Message]":
-        """Send a request; the future has the response, or fails with ``PeerUnreachableError``.
+    def ask(self, frame: bytes) -> "asyncio.Future[Message]":
+        """Send a request, which the connection's core has encoded; the future has the response.
 
-        Raises ``PeerUnreachableError`` if the connection has failed already, and ``ProtocolError`` for a request that
-        the version can't express.
+        It fails with ``PeerUnreachableError``, which is also raised if the connection has failed already.
         """
         if self.failure is not None:
             raise self.failure
         assert self._transport is not None, "a connection that has not failed has a transport"
         response = self._response = asyncio.get_running_loop().create_future()
-        self._transport.write(self._core.request(request, version))
+        self._transport.write(frame)
         return response
 
     def abort(self, reason: str) -> None:
@@ -187,7 +192,7 @@ class _Peer:
         try:
             question = next(handshake)
             while True:
-                question = handshake.send(await connection.ask(*question))
+                question = handshake.send(await connection.ask(self._core.request(*question)))
         except StopIteration:
             return
         except ProtocolError as error:
@@ -195,12 +200,24 @@ class _Peer:
 
     async def _answer(self, connection: PeerConnection, request: Request, version: int) -> Message:
         duration_ms = self._settings.times.request_ms
-        response = connection.ask(request, version)
+        if connection.failure is not None:  # then its core can't encode any more
+            raise connection.failure
+        response = connection.ask(await self._encoded(request, version))
         late = self._clock.call_later(duration_ms, connection.abort, f"no response within {duration_ms} ms")
         try:
             return await response
         finally:
             late.cancel()
+
+    async def _encoded(self, request: Request, version: int) -> bytes:
+        """Encode a request: on the loop if it is small; one about 20,000 partitions takes a tenth of a second."""
+        core, compute = self._core, self._settings.compute
+        if compute is None:
+            return core.request(request, version)
+        try:
+            return core.request(request, version, max_structs=INLINE_STRUCTS)
+        except TooManyStructs:
+            return await compute(lambda: core.request(request, version))
 
     async def _wait(self) -> None:
         remaining_s = self._not_before_s - self._clock.monotonic_s()

@@ -132,15 +132,18 @@ class ClientCore:
             raise UnsupportedVersion(f"{key.name} is not served in a version that kafkapy speaks")
         return version
 
-    def request(self, request: Request, version: int, *, has_response: bool = True) -> bytes:
+    def request(
+        self, request: Request, version: int, *, has_response: bool = True, max_structs: int | None = None
+    ) -> bytes:
         """Return the frame of a request; raises ProtocolError when the version can't express it.
 
-        ``has_response`` is false for a Produce with acks=0, which the broker does not answer.
+        ``has_response`` is false for a Produce with acks=0, which the broker does not answer. A request of more than
+        ``max_structs`` raises TooManyStructs, and counts as not asked for.
         """
         if self._failure is not None:
             raise self._failure
         self._correlation_id = (self._correlation_id + 1) & 0x7FFF_FFFF
-        writer = Writer()
+        writer = Writer(max_structs=max_structs)
         header = RequestHeader(request.API_KEY, version, self._correlation_id, self._client_id)
         write_request_header(writer, header)
         try:

@@ -355,7 +355,7 @@ def check_encoded_again(header: BatchHeader, smallest_timestamp: int, policy: Pr
 
     Raises:
         InvalidTimestampError: timestamps below -1.
-        InvalidRecordError: a producer without epoch or sequence, or with an id below -1.
+        InvalidRecordError: a producer without epoch or sequence, or an id below -1; a transaction without a producer.
     """
     if smallest_timestamp < NO_TIMESTAMP:
         raise InvalidTimestampError("Some records have timestamps below -1")
@@ -365,6 +365,8 @@ def check_encoded_again(header: BatchHeader, smallest_timestamp: int, policy: Pr
             raise InvalidRecordError(
                 f"Producer {header.producer_id} has epoch {header.producer_epoch}, sequence {header.base_sequence}"
             )
+    elif header.is_transactional:
+        raise InvalidRecordError("A batch of a transaction has no producer id")
 
 
 def _decompressed(body: memoryview, codec: int, max_size: int, *, inline: bool) -> memoryview:

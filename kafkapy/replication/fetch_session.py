@@ -6,7 +6,7 @@ every request names all partitions. After any failure it is not known what the l
 closes the session, if there was one, and begins another with all partitions.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from kafkapy.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
@@ -29,21 +29,33 @@ class SessionRequest(NamedTuple):
 class FollowerSession:
     """The session of one fetcher with its leader; one request is in flight at a time."""
 
-    __slots__ = ("_session_id", "_epoch", "_told")
+    __slots__ = ("_session_id", "_epoch", "_wishes", "_changed", "_forgotten")
 
     def __init__(self) -> None:
         self._session_id = NO_SESSION
         self._epoch = FIRST_EPOCH
-        self._told: dict[TopicPartition, FetchWish] = {}
-        """What the leader knows of the session's partitions once it has got the last request."""
+        self._wishes: dict[TopicPartition, FetchWish] = {}
+        """What the leader knows of the session's partitions once it has got the next request."""
+        self._changed: dict[TopicPartition, None] = {}
+        self._forgotten: dict[TopicPartition, None] = {}
 
-    def request(self, wishes: Mapping[TopicPartition, FetchWish], limits: FetchLimits) -> SessionRequest:
-        """Return the request for ``wishes``: all of them, or what has changed since the last one."""
+    def fetch(self, topic_partition: TopicPartition, wish: FetchWish) -> None:
+        """Fetch a partition so from the next request on."""
+        if self._wishes.get(topic_partition) != wish:
+            self._wishes[topic_partition] = wish
+            self._changed[topic_partition] = None
+            self._forgotten.pop(topic_partition, None)
+
+    def leave_out(self, topic_partition: TopicPartition) -> None:
+        """Fetch a partition no more, if it is fetched."""
+        if self._wishes.pop(topic_partition, None) is not None:
+            self._changed.pop(topic_partition, None)
+            self._forgotten[topic_partition] = None
+
+    def request(self, limits: FetchLimits) -> SessionRequest:
+        """Return the next request: all partitions, or what has changed since the last one."""
         is_full = self._epoch == FIRST_EPOCH
-        told = {} if is_full else self._told
-        changed = {each: wish for each, wish in wishes.items() if told.get(each) != wish}
-        forgotten = [each for each in told if each not in wishes]
-        self._told = dict(wishes)
+        wishes = self._wishes if is_full else {each: self._wishes[each] for each in self._changed}
         request = FetchRequest(
             replica_id=limits.replica_id,
             max_wait_ms=limits.max_wait_ms,
@@ -51,9 +63,11 @@ class FollowerSession:
             max_bytes=limits.max_bytes,
             session_id=self._session_id,
             session_epoch=self._epoch,
-            topics=_topics(changed),
-            forgotten_topics_data=_forgotten(forgotten),
+            topics=_topics(wishes),
+            forgotten_topics_data=_forgotten(() if is_full else self._forgotten),
         )
+        self._changed.clear()
+        self._forgotten.clear()
         return SessionRequest(request, is_full)
 
     def answered(self, response: FetchResponse) -> None:
@@ -87,7 +101,7 @@ def _topics(wishes: Mapping[TopicPartition, FetchWish]) -> list[FetchTopic]:
     return list(topics.values())
 
 
-def _forgotten(partitions: list[TopicPartition]) -> list[ForgottenTopic]:
+def _forgotten(partitions: Iterable[TopicPartition]) -> list[ForgottenTopic]:
     topics: dict[str, ForgottenTopic] = {}
     for topic, index in partitions:
         topics.setdefault(topic, ForgottenTopic(topic)).partitions.append(index)

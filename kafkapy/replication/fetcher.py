@@ -9,7 +9,8 @@
 A partition of the first two states is *delayed* for ``replica.fetch.backoff.ms`` after an error; then it goes on in its
 state. With ``kafkapy.flush=ack`` it also waits until the disk has what was appended: to fetch from an offset tells the
 leader that this replica holds everything below it. Leader -1, StopReplica or a failed data directory take a partition
-out of its fetcher.
+out of its fetcher. A partition that is throttled (``throttle.py``) and not in sync is delayed, too, while the rate is
+above its limit.
 
 **Order of events** when this broker becomes a follower:
 
@@ -43,9 +44,10 @@ LeaderAndIsr. After every other error, and when the leader can't be reached, the
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from enum import Enum
-from typing import Final, NamedTuple, TypeVar
+from itertools import islice
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from kafkapy.clock import Clock
 from kafkapy.config.broker_config import BrokerConfig
@@ -68,18 +70,18 @@ from kafkapy.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from kafkapy.records.batch import iterate_headers
+from kafkapy.replication.copying import steps_of
 from kafkapy.replication.fetch_session import FollowerSession
 from kafkapy.replication.fetching import FetchLimits, FetchWish
 from kafkapy.replication.partition import Partition
+from kafkapy.replication.quiet import LOOKED_AT_IN_TURN, TURN_MS
+from kafkapy.replication.throttle import ReplicationThrottle
 from kafkapy.replication.truncation import truncation_of
 from kafkapy.turns import pause, pieces
 from kafkapy.types import NO_EPOCH, TopicPartition
 
 R = TypeVar("R", bound=Message)
 
-BATCHES_IN_A_STEP: Final = 64
-"""Batches that are appended between two places to pause: some hundred microseconds unless they are large."""
 LATEST: Final = -1
 EARLIEST: Final = -2
 LIST_OFFSETS_VERSION: Final = 5
@@ -121,26 +123,50 @@ class _State(Enum):
 class _Followed:
     """A partition that is followed in one leader epoch; another LeaderAndIsr makes another object of it."""
 
-    __slots__ = ("partition", "state", "not_before_s", "last_problem")
+    __slots__ = ("partition", "state", "is_in_sync", "not_before_s", "last_problem")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.state = _State.TRUNCATING
+        self.is_in_sync = False
+        """Whether the log reached the leader's high watermark with the last response."""
         self.not_before_s = 0.0
         self.last_problem = ""
         """The last problem in the broker's log, where it is not repeated."""
 
 
+class HighWatermarkListener(Protocol):
+    """The part of ``replica_manager.ReplicaManager`` that fetchers use."""
+
+    def high_watermark_moved(self, topic_partition: TopicPartition, /) -> None:
+        """Handle the new high watermark of a partition that this broker follows."""
+        ...
+
+
+class FetcherContext(NamedTuple):
+    """The parts of the broker that its fetchers use."""
+
+    clock: Clock
+    settings: FetcherSettings
+    listener: HighWatermarkListener
+    throttle: ReplicationThrottle
+
+
 class ReplicaFetcher:
     """Fetches from ``leader``; ``channel`` has connections for this fetcher alone."""
 
-    def __init__(self, leader: int, channel: BrokerChannel, clock: Clock, settings: FetcherSettings) -> None:
+    def __init__(self, leader: int, channel: BrokerChannel, context: FetcherContext) -> None:
         self._leader = leader
         self._channel = channel
-        self._clock = clock
-        self._settings = settings
+        self._clock, self._settings, self._listener, self._throttle = context
         self._session = FollowerSession()
         self._followed: dict[TopicPartition, _Followed] = {}
+        self._fetched: dict[TopicPartition, _Followed] = {}
+        """The partitions of the session, whose wishes the leader knows."""
+        self._changed: dict[TopicPartition, None] = {}
+        """The partitions to look at before the next request; most of them all have not changed since the last one."""
+        self._turn_s = 0.0
+        """When the next ones of the others are looked at in their turn."""
         self._task: asyncio.Task[None] | None = None
         self._is_due = asyncio.Event()
         """Something may be done at once: a partition was added, or a delay is over."""
@@ -149,6 +175,7 @@ class ReplicaFetcher:
     def follow(self, partition: Partition) -> None:
         """Copy a partition that this broker has just begun to follow."""
         self._followed[partition.topic_partition] = _Followed(partition)
+        self._changed[partition.topic_partition] = None
         self._is_due.set()
         if self._task is None:
             self._start()
@@ -156,6 +183,7 @@ class ReplicaFetcher:
     def stop(self, topic_partition: TopicPartition) -> None:
         """Stop copying a partition; a response that is under way is dropped."""
         self._followed.pop(topic_partition, None)
+        self._changed[topic_partition] = None
 
     def wake(self) -> None:
         """Look again whether partitions may be fetched: the disk has taken, or refused, what was appended."""
@@ -183,31 +211,58 @@ class ReplicaFetcher:
         if error is not None:
             logger.error("Fetching from broker %d failed, trying again", self._leader, exc_info=error)
             self._session.failed()
-            self._delay(self._followed.values())
+            self._delay(tuple(self._followed.values()))
         if self._followed:
             self._start()
 
     async def _run(self) -> None:
         while self._followed:
             self._is_due.clear()
-            due = await self._due()
-            if due[_State.TRUNCATING]:
-                await self._truncate(due[_State.TRUNCATING])
-            elif due[_State.FETCHING]:
-                await self._fetch(due[_State.FETCHING])
+            truncating = await self._look_at_changed()
+            if truncating:
+                await self._truncate(truncating)
+            elif self._fetched:
+                await self._fetch()
             else:
                 await self._wait()
 
-    async def _due(self) -> dict[_State, dict[TopicPartition, _Followed]]:
-        """Return the partitions that are not delayed, by their states."""
-        due: dict[_State, dict[TopicPartition, _Followed]] = {state: {} for state in _State}
-        for piece in pieces(tuple(self._followed.items())):
+    async def _look_at_changed(self) -> dict[TopicPartition, _Followed]:
+        """Fetch what can be fetched, and no more what can not; return the partitions to truncate.
+
+        Partitions that have to wait are looked at each time. Some others are too, in turn: retention may have moved
+        the start of a log.
+        """
+        truncating: dict[TopicPartition, _Followed] = {}
+        if self._clock.monotonic_s() >= self._turn_s:
+            self._turn_s = self._clock.monotonic_s() + TURN_MS / 1000
+            for topic_partition in tuple(islice(self._fetched, LOOKED_AT_IN_TURN)):
+                self._fetched[topic_partition] = self._fetched.pop(topic_partition)
+                self._changed[topic_partition] = None
+        if self._throttle.quota.is_limited:  # the rate may have come above its limit
+            self._changed.update(dict.fromkeys(each for each, found in self._fetched.items() if not found.is_in_sync))
+        for piece in pieces(tuple(self._changed)):
             now_s = self._clock.monotonic_s()
-            for topic_partition, followed in piece:
-                if followed.not_before_s <= now_s and self._is_settled(followed):
-                    due[followed.state][topic_partition] = followed
+            for topic_partition in piece:
+                followed = self._followed.get(topic_partition)
+                if followed is None or followed.state is _State.FENCED:
+                    del self._changed[topic_partition]
+                elif followed.not_before_s <= now_s and self._is_settled(followed):
+                    if followed.state is _State.TRUNCATING:
+                        truncating[topic_partition] = followed
+                    elif self._is_throttled(followed):
+                        self._delay([followed])
+                    else:
+                        del self._changed[topic_partition]
+                        self._fetched[topic_partition] = followed
+                        self._session.fetch(topic_partition, self._wish(followed.partition))
+                        continue
+                self._session.leave_out(topic_partition)
+                self._fetched.pop(topic_partition, None)
             await pause()
-        return due
+        return truncating
+
+    def _is_throttled(self, followed: _Followed) -> bool:
+        return not followed.is_in_sync and self._throttle.is_held_back(followed.partition)
 
     def _is_settled(self, followed: _Followed) -> bool:
         """Tell whether the disk has what was appended, if the topic's acknowledgements wait for that."""
@@ -238,6 +293,7 @@ class ReplicaFetcher:
         not_before_s = self._clock.monotonic_s() + self._settings.backoff_ms / 1000
         for each in followed:
             each.not_before_s = not_before_s
+            self._changed[each.partition.topic_partition] = None
 
     def _postpone(self, followed: _Followed, problem: str) -> None:
         """Try a partition again after the back-off; a problem that stays has one line in the log."""
@@ -258,6 +314,10 @@ class ReplicaFetcher:
                 "%s: broker %d is past leader epoch %d; fetching goes on when the controller has told of the next one",
                 partition.topic_partition, self._leader, partition.leader_epoch,
             )  # fmt: skip
+            return
+        if error_code == ErrorCode.UNKNOWN_LEADER_EPOCH:  # in each move: the controller tells followers sooner
+            self._delay([followed])
+            logger.debug("%s: broker %d is not told of the epoch yet", partition.topic_partition, self._leader)
             return
         self._postpone(followed, f"the leader answers error {error_code}")
 
@@ -326,8 +386,8 @@ class ReplicaFetcher:
 
     # fetching
 
-    async def _fetch(self, due: dict[TopicPartition, _Followed]) -> None:
-        request, is_full = self._session.request(await self._wishes(due), self._settings.limits)
+    async def _fetch(self) -> None:
+        request, is_full = self._session.request(self._settings.limits)
         try:
             response = await self._ask(request, self._settings.fetch_version, FetchResponse)
         except asyncio.CancelledError:
@@ -335,29 +395,24 @@ class ReplicaFetcher:
             raise
         if response is None:
             self._session.failed()
-            self._delay(due.values())
+            self._delay(self._fetched.values())
         elif response.error_code:
             self._session.failed(is_unknown=response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             if is_full:
                 logger.warning("Broker %d refuses a Fetch with error %d", self._leader, response.error_code)
-                self._delay(due.values())
+                self._delay(self._fetched.values())
         else:
             self._session.answered(response)
             for topic in response.responses:
                 for data in topic.partitions:
                     await pause()
-                    named = due.get(TopicPartition(topic.topic, data.partition_index))
+                    topic_partition = TopicPartition(topic.topic, data.partition_index)
+                    named = self._fetched.get(topic_partition)
                     if named is not None and self._is_current(named):
+                        self._changed[topic_partition] = None
                         await self._take(named, data)
-
-    async def _wishes(self, due: dict[TopicPartition, _Followed]) -> dict[TopicPartition, FetchWish]:
-        wishes: dict[TopicPartition, FetchWish] = {}
-        for piece in pieces(tuple(due.items())):
-            for topic_partition, followed in piece:
-                if self._is_current(followed):
-                    wishes[topic_partition] = self._wish(followed.partition)
-            await pause()
-        return wishes
+                    if named is not None and not self._is_current(named):
+                        self._session.failed()  # the leader will not tell the high watermark again in this session
 
     def _wish(self, partition: Partition) -> FetchWish:
         log = partition.log
@@ -391,16 +446,21 @@ class ReplicaFetcher:
         try:
             if data.records:
                 assert isinstance(data.records, bytes | bytearray | memoryview), "a response that came has bytes"
-                for piece in _pieces(data.records):
+                if self._throttle.covers(partition):
+                    self._throttle.quota.record(len(data.records))
+                for piece in steps_of(data.records):
                     partition.append_as_follower(piece)
                     await pause()
                     if not self._is_current(followed):
                         return
-            partition.take_leader_offsets(data.high_watermark, data.log_start_offset)
+            has_moved = partition.take_leader_offsets(data.high_watermark, data.log_start_offset)
         except BrokerError as error:
             self._postpone(followed, f"what came at offset {partition.log.log_end_offset} is refused: {error}")
             return
         followed.last_problem = ""
+        followed.is_in_sync = partition.log.log_end_offset >= data.high_watermark
+        if has_moved:
+            self._listener.high_watermark_moved(partition.topic_partition)
 
     async def _find_place(self, followed: _Followed) -> None:
         """The log's end is not in the leader's log: cut this log to the leader's end, or begin again at its start."""
@@ -439,20 +499,6 @@ class ReplicaFetcher:
             self._refused(followed, answers[0].error_code)
             return None
         return answers[0].offset
-
-
-def _pieces(records: bytes | bytearray | memoryview) -> Iterator[memoryview]:
-    """Split ``records`` between batches; an incomplete last batch is left out. Raises ``CorruptRecordError``."""
-    view = memoryview(records)
-    start = end = count = 0
-    for position, header in iterate_headers(records):
-        end = position + header.size
-        count += 1
-        if count == BATCHES_IN_A_STEP:
-            yield view[start:end]
-            start, count = end, 0
-    if count:
-        yield view[start:end]
 
 
 def _epochs_asked_for(asked: dict[TopicPartition, _Followed]) -> list[OffsetForLeaderTopic]:

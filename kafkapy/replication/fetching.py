@@ -1,6 +1,8 @@
 """Reading many partitions for one fetch, at once or when there is enough.
 
 Consumers see records below the high watermark (read_committed: below the last stable offset), followers everything.
+A consumer may read from a follower, below the high watermark that the follower knows; the leader may send it to one in
+its rack (KIP-392).
 The limits are Kafka's: each partition's own, the response's, and at least one batch whatever the limits say, as long
 as nothing was found before it. Clients that are too old to expect more than they asked for get that batch cut.
 """
@@ -8,7 +10,7 @@ as nothing was found before it. Clients that are too old to expect more than the
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from kafkapy.delayed import Delayed
 from kafkapy.errors import BrokerError
@@ -54,11 +56,24 @@ class FetchLimits(NamedTuple):
     read_committed: bool = False
     replica_id: int = NO_BROKER_ID
     cuts_first_batch: bool = False
+    from_any_replica: bool = False
+    """A follower answers too: the client is a consumer that knows of preferred replicas."""
+    rack: str = ""
+    """Where the client is; empty if it does not tell."""
+    listener: str = ""
+    """The listener through which the client reaches the brokers."""
 
     @property
     def is_follower(self) -> bool:
         """Whether another broker asks."""
         return self.replica_id >= 0
+
+    def check(self, partition: Partition, current_leader_epoch: int) -> None:
+        """Raise what ``Partition.check_leader`` raises, or only ``check_epoch`` if any replica may answer."""
+        if self.from_any_replica:
+            partition.check_epoch(current_leader_epoch)
+        else:
+            partition.check_leader(current_leader_epoch)
 
 
 class PartitionRead(NamedTuple):
@@ -72,6 +87,8 @@ class PartitionRead(NamedTuple):
     log_start_offset: int = NO_OFFSET
     aborted: list[tuple[int, int]] | None = None
     diverging: tuple[int, int] | None = None
+    preferred_replica: int = NO_BROKER_ID
+    """The broker that the client should read from instead; nothing was read then."""
 
 
 _read_of: Final = maker(PartitionRead)
@@ -80,12 +97,29 @@ Wishes = Mapping[TopicPartition, FetchWish]
 Reads = list[PartitionRead]
 
 
-def fetch(replicas: ReplicaManager, wishes: Wishes, limits: FetchLimits, build: Callable[[Reads], T]) -> T | Delayed[T]:
+class WithQuietPartitions(Protocol):
+    """A follower's session: it has partitions that are not read, but may have to be while a fetch waits (``quiet``)."""
+
+    on_wake: Callable[[], None] | None
+    """Called when one of them has to be read again."""
+
+    def wishes(self) -> dict[TopicPartition, FetchWish]:
+        """Return the wishes for the partitions that have to be read now."""
+        ...
+
+
+def fetch(
+    replicas: ReplicaManager,
+    wishes: Wishes,
+    limits: FetchLimits,
+    build: Callable[[Reads], T],
+    session: WithQuietPartitions | None = None,
+) -> T | Delayed[T]:
     """Return what ``build`` makes of the reads: now if there is enough, an error or no time, else a future of it."""
     reading = _Reading(replicas, limits)
     reading.add(wishes.items())
     reads = reading.reads()
-    if limits.max_wait_ms <= 0 or not wishes or reading.is_enough:
+    if limits.max_wait_ms <= 0 or not (wishes or session) or reading.is_enough:
         return build(reads)
     pending = _PendingFetch(replicas, wishes, limits)
     if pending.begin(wishes):
@@ -95,9 +129,12 @@ def fetch(replicas: ReplicaManager, wishes: Wishes, limits: FetchLimits, build: 
     def attempt(changed: TopicPartition | None) -> T | None:
         if changed is not None and not pending.update(changed):
             return None
-        return build(read_all(replicas, wishes, limits))
+        return build(read_all(replicas, wishes if session is None else session.wishes(), limits))
 
-    return replicas.purgatory.wait(wishes, attempt, limits.max_wait_ms)
+    waiting = replicas.purgatory.wait(wishes, attempt, limits.max_wait_ms)
+    if session is not None:
+        session.on_wake = waiting.hurry
+    return waiting
 
 
 class _PendingFetch:
@@ -153,8 +190,8 @@ class _PendingFetch:
 
     def _count(self, partition: Partition, wish: FetchWish, start: LogPosition) -> int | None:
         """Return the bytes that count, None if the fetch must be answered; raises what the answer would say."""
-        partition.check_leader(wish.current_leader_epoch)
         log, limits = partition.log, self._limits
+        limits.check(partition, wish.current_leader_epoch)
         if not limits.is_follower:
             end_offset = log.last_stable_offset if limits.read_committed else log.high_watermark
         elif limits.replica_id not in partition.remotes:
@@ -165,6 +202,8 @@ class _PendingFetch:
             end_offset = log.log_end_offset
         if end_offset == wish.offset:
             return 0  # after a roll this offset is in a new segment, and there is nothing to be read yet
+        if limits.is_follower and self._replicas.is_held_back(partition, limits.replica_id):
+            return 0  # it is given no records now
         end = log.locate(end_offset)
         if end.segment_base_offset != start.segment_base_offset:
             return None
@@ -187,8 +226,18 @@ class EndWaiting:
             each.hurry()
 
 
-async def fetch_many(replicas: ReplicaManager, wishes: Wishes, limits: FetchLimits, end_waiting: EndWaiting) -> Reads:
+async def fetch_many(
+    replicas: ReplicaManager,
+    wishes: Wishes,
+    limits: FetchLimits,
+    end_waiting: EndWaiting,
+    session: WithQuietPartitions | None = None,
+) -> Reads:
     """Do what ``fetch`` does, for so many partitions that other requests must be served between them."""
+    if session is not None:
+        session.on_wake = end_waiting
+        if session.wishes().keys() - wishes.keys():  # woken while the wishes were collected
+            end_waiting()
     reading = await in_turns(_read_many(replicas, wishes, limits))
     if limits.max_wait_ms <= 0 or not wishes or end_waiting.is_called or reading.is_enough:
         return reading.reads()
@@ -212,7 +261,7 @@ async def fetch_many(replicas: ReplicaManager, wishes: Wishes, limits: FetchLimi
     finally:
         for each in waiting:
             each.cancel()
-    return (await in_turns(_read_many(replicas, wishes, limits))).reads()
+    return (await in_turns(_read_many(replicas, wishes if session is None else session.wishes(), limits))).reads()
 
 
 class _Reading:
@@ -243,7 +292,7 @@ class _Reading:
                 self._min_one_batch = limits.cuts_first_batch
                 self._left = max(self._left - size, 0)
                 self._size += size
-            if read.error_code or read.diverging:
+            if read.error_code or read.diverging or read.preferred_replica != NO_BROKER_ID:
                 self._must_answer = True
                 self._has_unknown |= read.error_code == UnknownTopicOrPartitionError.error_code
             self._reads.append(read)
@@ -289,11 +338,17 @@ def read_one(
     """Read one partition; an error is part of the result."""
     try:
         partition = replicas.partition(topic_partition)
-        partition.check_leader(wish.current_leader_epoch)
+        limits.check(partition, wish.current_leader_epoch)
         if limits.is_follower:
             return _read_as_follower(replicas, partition, wish, limits.replica_id, max_bytes, min_one_batch)
         log = partition.log
         stable = log.last_stable_offset
+        if limits.rack:
+            preferred = replicas.preferred_replica(partition, wish.offset, limits.rack, limits.listener)
+            if preferred != NO_BROKER_ID:
+                return _read_of(
+                    (topic_partition, EMPTY, 0, log.high_watermark, stable, log.log_start_offset, None, None, preferred)
+                )
         bound = stable if limits.read_committed else log.high_watermark
         _check_size(log, wish.offset, bound, max_bytes)
         found = log.read(wish.offset, max_bytes, up_to_offset=bound, min_one_batch=min_one_batch)
@@ -305,7 +360,9 @@ def read_one(
         if limits.read_committed:
             end = min(bound, log.upper_bound(found)) if records else 0
             aborted = log.aborted_transactions(wish.offset, end) if records else []
-        return _read_of((topic_partition, records, 0, log.high_watermark, stable, log.log_start_offset, aborted, None))
+        return _read_of(
+            (topic_partition, records, 0, log.high_watermark, stable, log.log_start_offset, aborted, None, NO_BROKER_ID)
+        )
     except BrokerError as error:
         return PartitionRead(topic_partition, error_code=error.error_code)
 
@@ -326,12 +383,13 @@ def _read_as_follower(
     if diverging is None:
         _check_size(log, wish.offset, log.log_end_offset, max_bytes)
         records = log.read(wish.offset, max_bytes, min_one_batch=min_one_batch).records
-        if replica_id not in partition.remotes:
+        is_replica = replica_id in partition.remotes
+        if not is_replica or replicas.is_held_back(partition, replica_id):
             # To a broker that is no replica Kafka answers without records, and without an error if the offset is there.
             if isinstance(records, FileSlice):
                 records.release()
             records = EMPTY
-        else:
+        if is_replica:
             replicas.follower_fetched(partition, replica_id, wish.offset, wish.log_start_offset)
     return PartitionRead(
         topic_partition, records, 0, log.high_watermark, log.last_stable_offset, log.log_start_offset, None, diverging

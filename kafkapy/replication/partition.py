@@ -17,11 +17,11 @@ from kafkapy.metadata.errors import (
     UnknownLeaderEpochError,
 )
 from kafkapy.metadata.znodes import LeaderIsr
-from kafkapy.records.batch import iterate_headers, read_header
 from kafkapy.records.validate import CheckedBatch, ValidatedBatch
+from kafkapy.replication.copying import append_copied, restart_log, take_offsets
 from kafkapy.storage.io.disk_errors import as_storage_error, is_passing, storage_error
 from kafkapy.storage.log.log import AppendResult, Log
-from kafkapy.types import NO_EPOCH, NO_OFFSET, TopicPartition
+from kafkapy.types import NO_BROKER_ID, NO_EPOCH, NO_OFFSET, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +71,11 @@ class RemoteReplica:
         self.log_start_offset = log_start_offset
         self.leader_end_offset_at_last_fetch = leader_end_offset
         self.last_fetch_ms = now_ms
+
+    def was_caught_up(self, at_ms: int) -> None:
+        """Note a fetch at ``at_ms`` that was known to ask for the leader's end, and was not looked at."""
+        self.last_caught_up_ms = max(self.last_caught_up_ms, at_ms)
+        self.last_fetch_ms = max(self.last_fetch_ms, at_ms)
 
     def begin_epoch(self, leader_end_offset: int, now_ms: int, *, is_in_sync: bool) -> None:
         """Count the replica as caught up now if it is in sync, else not before it fetches; its offsets stay known."""
@@ -170,6 +175,7 @@ class Partition:
         "zk_version",
         "proposal",
         "remotes",
+        "cut_listener",
         "_broker_id",
         "_clock",
         "_lag_max_ms",
@@ -190,6 +196,8 @@ class Partition:
         self.proposal: LeaderIsr | None = None
         """The state with other in-sync replicas that is not confirmed yet."""
         self.remotes: dict[int, RemoteReplica] = {}
+        self.cut_listener: Callable[[int], object] | None = None
+        """Called before the log is cut to an offset, or begins again there: a future replica has to follow."""
         self._broker_id = broker_id
         self._clock = clock
         self._lag_max_ms = lag_max_ms
@@ -235,34 +243,27 @@ class Partition:
         self._take(state)
         self.is_leader = False
         self.remotes = {}
+        # After an unclean stop no fsync has been requested for what was recovered, and fetching waits for one.
+        self.log.durability.sync_if_configured()
+
+    def replace_log(self, log: Log) -> None:
+        """Use ``log``, which has the same records in another data directory, from now on."""
+        self.log = log
 
     # the follower's work
 
     def append_as_follower(self, records: bytes | bytearray | memoryview) -> None:
-        """Append whole batches, one or more, as the leader sent them.
+        """Append whole batches, one or more, as the leader sent them. Raises what ``Log.append_as_follower`` raises."""
+        append_copied(self.log, records)
 
-        They are appended one by one if they have more than ``segment.bytes`` together: the topic's configuration may
-        have changed since the leader wrote them. Raises what ``Log.append_as_follower`` raises.
-        """
-        log, first = self.log, read_header(records)
-        if log.log_start_offset == log.log_end_offset and first.base_offset < log.log_end_offset <= first.last_offset:
-            # The leader's log starts within this batch (DeleteRecords): an empty replica takes the batch as a whole.
-            self.restart_at(first.base_offset)
-        if len(records) <= log.config.segment_bytes:
-            log.append_as_follower(records)
-            return
-        view = memoryview(records)
-        for position, header in iterate_headers(records):
-            log.append_as_follower(view[position : position + header.size])
-
-    def take_leader_offsets(self, high_watermark: int, log_start_offset: int) -> None:
+    def take_leader_offsets(self, high_watermark: int, log_start_offset: int) -> bool:
         """Move the high watermark to the leader's, as far as the log reaches, and hide what the leader has deleted.
 
-        Raises ``KafkaStorageError`` when the disk is broken.
+        Tell whether the high watermark moved. Raises ``KafkaStorageError`` when the disk is broken.
         """
-        reached = self.log.update_high_watermark(high_watermark)
-        if self.log.log_start_offset < log_start_offset <= reached:
-            self.log.advance_log_start_offset(log_start_offset)
+        before = self.log.high_watermark
+        take_offsets(self.log, high_watermark, log_start_offset)
+        return self.log.high_watermark != before
 
     def truncate_to(self, offset: int) -> None:
         """Drop the records from ``offset`` on, which the leader does not have; raises ``KafkaStorageError``."""
@@ -273,6 +274,8 @@ class Partition:
                 self.topic_partition, offset, log.high_watermark,
             )  # fmt: skip
         before = log.log_end_offset
+        if self.cut_listener is not None:
+            self.cut_listener(offset)
         with as_storage_error(log, "truncated"):
             log.truncate_to(offset)
         if log.log_end_offset != before:
@@ -280,13 +283,9 @@ class Partition:
 
     def restart_at(self, offset: int) -> None:
         """Drop all records and begin again at ``offset``; raises ``KafkaStorageError``."""
-        log = self.log
-        logger.info(
-            "%s begins again at offset %d, its records from %d to %d are dropped",
-            self.topic_partition, offset, log.log_start_offset, log.log_end_offset,
-        )  # fmt: skip
-        with as_storage_error(log, "truncated"):
-            log.truncate_fully_and_start_at(offset)
+        if self.cut_listener is not None:
+            self.cut_listener(offset)
+        restart_log(self.log, offset)
 
     def _take(self, state: LeaderAndIsrPartition) -> None:
         self.state = state
@@ -370,6 +369,18 @@ class Partition:
         replica.fetched(fetch_offset, log_start_offset, self.log.log_end_offset, self._clock.now_ms())
         return self.advance_high_watermark() or has_trimmed
 
+    def has_all(self, broker_id: int, fetch_offset: int, high_watermark: int, log_start_offset: int) -> bool:
+        """See ``ReplicaManager.has_all``."""
+        log, replica, isr = self.log, self.remotes.get(broker_id), self.isr
+        return (
+            replica is not None
+            and fetch_offset == log.log_end_offset == replica.log_end_offset
+            and high_watermark == log.high_watermark
+            and log_start_offset == log.log_start_offset
+            and isr.proposed is None
+            and broker_id in isr.committed
+        )
+
     def low_watermark(self, is_alive: Callable[[int], bool]) -> int:
         """Return the lowest log start of this replica and of those whose brokers are alive.
 
@@ -381,6 +392,19 @@ class Partition:
             if replica.log_start_offset < lowest and is_alive(replica.broker_id):
                 lowest = replica.log_start_offset
         return lowest
+
+    def closest_replica(self, offset: int, nearby: Collection[int]) -> int:
+        """Return the follower of ``nearby`` that has ``offset`` and the most records; ``NO_BROKER_ID`` if none has it.
+
+        Of several, the one that was caught up last is taken, then the one with the highest id, as by Apache Kafka's
+        ``RackAwareReplicaSelector``; a follower need not be in sync.
+        """
+        found = [
+            (replica.log_end_offset, replica.last_caught_up_ms, replica.broker_id)
+            for replica in self.remotes.values()
+            if replica.broker_id in nearby and replica.log_start_offset <= offset <= replica.log_end_offset
+        ]
+        return max(found)[2] if found else NO_BROKER_ID
 
     def replica_may_join(self, broker_id: int) -> bool:
         """Tell whether the follower is not in sync and has caught up far enough to be."""

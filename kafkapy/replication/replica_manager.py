@@ -7,9 +7,9 @@ needs more (replication, an fsync, more bytes to fetch) waits in ``purgatory`` u
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from kafkapy.clock import Clock
 from kafkapy.config.log_config import LogConfig
@@ -17,7 +17,9 @@ from kafkapy.delayed import Purgatory
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import (
     FencedLeaderEpochError,
+    InvalidTopicError,
     NotLeaderOrFollowerError,
+    ReplicaNotAvailableError,
     RequestTimedOutError,
     StaleControllerEpochError,
     UnknownTopicOrPartitionError,
@@ -25,13 +27,24 @@ from kafkapy.metadata.errors import (
 from kafkapy.metadata.znodes import LeaderIsr
 from kafkapy.records.validate import CheckedBatch, ValidatedBatch
 from kafkapy.replication.partition import ALL_IN_SYNC, LeaderAndIsrPartition, Partition
+from kafkapy.replication.throttle import ReplicationThrottle
+from kafkapy.storage.data_directory import fits_future_name
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.storage.io.disk_errors import is_passing
 from kafkapy.storage.log.log import AppendResult, Log
 from kafkapy.turns import Steps, pieces
-from kafkapy.types import EPOCH_DURING_DELETE, NO_EPOCH, NO_LEADER, TopicPartition
+from kafkapy.types import EPOCH_DURING_DELETE, NO_BROKER_ID, NO_EPOCH, NO_LEADER, TopicPartition
 
 logger = logging.getLogger(__name__)
+
+RESPONSE_SIZE: Final = 16
+"""Bytes of a follower's response without partitions; Apache Kafka, too, counts them for the throttled rate."""
+PARTITION_SIZE: Final = 40
+"""Bytes of a partition in a follower's response beside the records, about."""
+
+
+RacksOf = Callable[[TopicPartition, str], Mapping[int, str | None]]
+"""Returns the live replicas of a partition that have a listener, with their racks."""
 
 
 class LogStore(Protocol):
@@ -45,6 +58,26 @@ class LogStore(Protocol):
 
     def delete(self, partition: TopicPartition, /) -> object:
         """Rename the partition's folder, and remove it later."""
+        ...
+
+    def future(self, partition: TopicPartition, /) -> Log | None:
+        """Return the future replica, if the partition is being moved to another data directory."""
+        ...
+
+    def prefer(self, partition: TopicPartition, path: str, /) -> None:
+        """Remember in which data directory the log, or the future replica, is to be created."""
+        ...
+
+    def is_moving_elsewhere(self, partition: TopicPartition, path: str, /) -> bool:
+        """Tell whether there is a future replica in another data directory; raises if there is none of that path."""
+        ...
+
+    def create_future(self, partition: TopicPartition, /) -> Log | None:
+        """Create the future replica in the preferred directory; None without a preference."""
+        ...
+
+    def discard_future(self, partition: TopicPartition, /) -> object:
+        """Delete the future replica, if there is one."""
         ...
 
 
@@ -84,6 +117,18 @@ class IsrWriter(Protocol):
 
         The write is repeated until the proposal is written or refused, or the partition has another state.
         """
+        ...
+
+
+class Moves(Protocol):
+    """The part of ``log_dir_moves.LogDirMoves`` that the replica manager uses."""
+
+    def start(self, partition: Partition, future: Log, /) -> None:
+        """Copy the partition's log to ``future``, or go on with it in another leader epoch."""
+        ...
+
+    def stop(self, topic_partition: TopicPartition, /) -> None:
+        """Stop copying the partition."""
         ...
 
 
@@ -137,7 +182,11 @@ class ReplicaManager:
         self._following: Following | None = None
         self._make_isr_writer: Callable[[], IsrWriter] | None = None
         self._isr_writer: IsrWriter | None = None
+        self._make_moves: Callable[[], Moves] | None = None
+        self._moves: Moves | None = None
         self._listeners: list[LeadershipListener] = []
+        self._throttle: ReplicationThrottle | None = None
+        self._racks_of: RacksOf | None = None
 
     # changes by the controller
 
@@ -152,6 +201,18 @@ class ReplicaManager:
     def change_isr_by(self, make_isr_writer: Callable[[], IsrWriter]) -> None:
         """Set the maker of the object that writes in-sync replicas; it is called at the first change."""
         self._make_isr_writer = make_isr_writer
+
+    def throttle_by(self, throttle: ReplicationThrottle) -> None:
+        """Limit what followers fetch from this broker by ``throttle``; before that there is no limit."""
+        self._throttle = throttle
+
+    def send_readers_to_their_racks(self, racks_of: RacksOf) -> None:
+        """Let consumers read from a replica in their own rack; ``racks_of`` returns where the replicas are."""
+        self._racks_of = racks_of
+
+    def move_by(self, make_moves: Callable[[], Moves]) -> None:
+        """Set the maker of the object that copies replicas to other data directories; it is called at the first one."""
+        self._make_moves = make_moves
 
     def become_leader_or_follower(self, topic_partition: TopicPartition, state: LeaderAndIsrPartition) -> None:
         """Apply one partition of a LeaderAndIsr request; a new replica's log is created.
@@ -187,6 +248,9 @@ class ReplicaManager:
                 self._follow(partition, state.leader)
             for listener in self._listeners:
                 listener.on_follower_or_stopped(topic_partition, state.leader_epoch)
+        future = self._logs.future(topic_partition)
+        if future is not None:
+            self._move(partition, future)
         self.purgatory.check(topic_partition)
 
     def _follow(self, partition: Partition, leader: int) -> None:
@@ -222,6 +286,8 @@ class ReplicaManager:
             partition.is_leader = False
             if self._following is not None:
                 self._following.stop(topic_partition)
+            if self._moves is not None:
+                self._moves.stop(topic_partition)
             for listener in self._listeners:
                 listener.on_follower_or_stopped(topic_partition, None)
             self.purgatory.check(topic_partition)
@@ -250,6 +316,45 @@ class ReplicaManager:
             self._following.made_durable(partition.topic_partition)
         self.purgatory.check(partition.topic_partition)
 
+    # moves between data directories
+
+    def alter_log_dir(self, topic_partition: TopicPartition, path: str) -> None:
+        """Move a replica to the data directory ``path``; a move to another one ends (KIP-113).
+
+        If the replica is not here yet it will be created there. Raises ``InvalidTopicError`` for a topic whose name is
+        too long, ``LogDirNotFoundError``, ``KafkaStorageError``, ``UnknownTopicOrPartitionError`` for an unknown
+        partition, ``ReplicaNotAvailableError`` if this broker has no replica of it.
+        """
+        if not fits_future_name(topic_partition):
+            raise InvalidTopicError(f"the name of {topic_partition} is too long for a move")
+        is_moving_elsewhere = self._logs.is_moving_elsewhere(topic_partition, path)
+        self._check_online(topic_partition)
+        if is_moving_elsewhere and topic_partition in self.partitions:
+            if self._moves is not None:
+                self._moves.stop(topic_partition)
+            self._logs.discard_future(topic_partition)
+        self._logs.prefer(topic_partition, path)
+        try:
+            partition = self.partition(topic_partition)
+        except NotLeaderOrFollowerError as error:
+            raise ReplicaNotAvailableError(str(error)) from error
+        future = self._logs.create_future(topic_partition)
+        if future is not None:
+            self._move(partition, future)
+
+    def _move(self, partition: Partition, future: Log) -> None:
+        if self._moves is None:
+            if self._make_moves is None:
+                return
+            self._moves = self._make_moves()
+        self._moves.start(partition, future)
+
+    def log_moved(self, partition: Partition, log: Log) -> None:
+        """Use ``log``, which has replaced the partition's log; check the requests that wait for its fsyncs."""
+        partition.replace_log(log)
+        log.durability.listener = partial(self._on_fsync_ended, partition)
+        self._on_fsync_ended(partition)
+
     # followers of this leader
 
     def follower_fetched(self, partition: Partition, broker_id: int, fetch_offset: int, log_start_offset: int) -> None:
@@ -263,6 +368,47 @@ class ReplicaManager:
             self._propose(partition, (*partition.isr.committed, broker_id))
         if has_news:
             self.purgatory.check(partition.topic_partition)
+
+    def is_held_back(self, partition: Partition, broker_id: int) -> bool:
+        """Tell whether a follower that is not in sync must not get records now, since the partition is throttled."""
+        return (
+            self._throttle is not None
+            and broker_id not in partition.isr.committed
+            and self._throttle.is_held_back(partition)
+        )
+
+    def follower_answered(self, sizes: Iterable[tuple[TopicPartition, int]]) -> None:
+        """Count what a follower's fetch is answered with: bytes of records by partition."""
+        throttle = self._throttle
+        if throttle is None:
+            return
+        total = RESPONSE_SIZE
+        for topic_partition, size in sizes:
+            partition = self.partitions.get(topic_partition)
+            if partition is not None and throttle.covers(partition):
+                total += PARTITION_SIZE + size
+        throttle.quota.record(total)
+
+    def has_all(
+        self,
+        topic_partition: TopicPartition,
+        broker_id: int,
+        fetch_offset: int,
+        high_watermark: int,
+        log_start_offset: int,
+    ) -> bool:
+        """Tell whether a follower that fetches at ``fetch_offset``, and knows these offsets, lacks nothing.
+
+        It has all records then, knows the high watermark and the log start, and is in sync.
+        """
+        partition = self.partitions.get(topic_partition)
+        return partition is not None and partition.has_all(broker_id, fetch_offset, high_watermark, log_start_offset)
+
+    def was_caught_up(self, topic_partition: TopicPartition, broker_id: int, at_ms: int) -> None:
+        """Note that a follower, if it is in sync still, had all records at ``at_ms``: that fetch was not looked at."""
+        partition = self.partitions.get(topic_partition)
+        if partition is not None and broker_id in partition.remotes and broker_id in partition.isr.maximal:
+            partition.remotes[broker_id].was_caught_up(at_ms)
 
     def shrink_in_sync_sets(self) -> Steps[None]:
         """Propose ISRs without the followers that lag; called each ``replica.lag.time.max.ms`` / 2 in steps.
@@ -302,6 +448,23 @@ class ReplicaManager:
                 return
             self._isr_writer = self._make_isr_writer()
         self._isr_writer.propose(partition, partition.propose_isr(isr))
+
+    def high_watermark_moved(self, topic_partition: TopicPartition) -> None:
+        """A partition that this broker follows has another high watermark: check the consumers that wait for it."""
+        self.purgatory.check(topic_partition)
+
+    def preferred_replica(self, partition: Partition, offset: int, rack: str, listener: str) -> int:
+        """Return the follower from which a consumer in ``rack`` should read ``offset`` (KIP-392).
+
+        ``listener`` is the one that the consumer uses. ``NO_BROKER_ID`` means this broker: it leads and none is nearer,
+        or it follows, so that it does not know where the others are.
+        """
+        if self._racks_of is None or not partition.is_leader:
+            return NO_BROKER_ID
+        racks = self._racks_of(partition.topic_partition, listener)
+        if racks.get(self.broker_id) == rack:
+            return NO_BROKER_ID
+        return partition.closest_replica(offset, {broker_id for broker_id, each in racks.items() if each == rack})
 
     # lookups
 

@@ -45,6 +45,7 @@ from kafkapy.network.listener import Listener, ListenError, bind
 from kafkapy.network.peer import BrokerChannel, LocalChannel
 from kafkapy.network.session import Session
 from kafkapy.replication.replica_manager import IsrWriter, ReplicaManager
+from kafkapy.replication.throttle import ReplicationThrottle, ReplicationThrottles
 from kafkapy.server import logs
 from kafkapy.server.compute_thread import ComputeThread
 from kafkapy.server.context import WILDCARD_HOSTS, Services
@@ -71,6 +72,7 @@ from kafkapy.types import NO_BROKER_ID
 if TYPE_CHECKING:
     from kafkapy.network.peer_connection import AddressOf
     from kafkapy.replication.fetchers import ReplicaFetchers
+    from kafkapy.replication.log_dir_moves import LogDirMoves
 
 logger: Final = logging.getLogger(__name__)
 
@@ -126,6 +128,7 @@ class BrokerServer:
         self._services: Services | None = None
         self._cleanup = AsyncExitStack()
         self._is_killed = False
+        self._moves_leaderships = True
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -164,8 +167,13 @@ class BrokerServer:
             await self._start()
             on_failure.pop_all()
 
-    async def stop(self) -> None:
-        """Stop cleanly: the data directory is marked so, and the next start trusts it."""
+    async def stop(self, *, moves_leaderships: bool = True) -> None:
+        """Stop cleanly: the data directory is marked so, and the next start trusts it.
+
+        In a cluster the controller first moves leaderships to other brokers. Without ``moves_leaderships`` it is not
+        asked to, because all brokers of the cluster stop.
+        """
+        self._moves_leaderships = moves_leaderships
         await self._cleanup.aclose()
 
     async def kill(self) -> None:
@@ -190,13 +198,14 @@ class BrokerServer:
         node = MetadataNode(self.config, self.clock, store, orders)
         self._cleanup.push_async_callback(node.stop)
         await node.prepare(None if self.config.embedded_store or identity is None else identity.cluster_id)
+        await self._check_exported(logs, store)
         logs.directories.check_identity(self.config.broker_id, node.cluster_id)
         configs = LogConfigs(self.config, logs, node.config_admin.cached_topic_overrides)
         await self._load(logs, configs)
         self._cleanup.callback(lambda: logs.abandon() if self._is_killed else logs.shutdown())
         node.config_admin.add_listener(configs)
         replicas = self._replica_manager(node, logs, configs)
-        self._replicate(node, replicas, store, requests)
+        self._replicate(node, replicas, logs, store, requests)
         failures = DirectoryFailures(logs, replicas, store, self.clock, self.broken.set)
         logs.directory_listener = failures.directory_failed
         soon = asyncio.get_running_loop().call_soon
@@ -233,7 +242,7 @@ class BrokerServer:
             coordinator.startup()
             self._cleanup.callback(coordinator.shutdown)
         await self._join(node)
-        logs.directories.write_identity(self.config.broker_id, node.cluster_id, self.clock.now_ms())
+        self._write_identity(logs, node.cluster_id)
         self._cleanup.push_async_callback(failures.stop)
         self._serve(services)
         if not self.config.embedded_store:
@@ -246,7 +255,7 @@ class BrokerServer:
 
     async def _leave(self, node: MetadataNode, requests: LocalRequests) -> None:
         """Have leaderships moved to other brokers before this one stops."""
-        if self._is_killed or not self._is_in_cluster:
+        if self._is_killed or not self._moves_leaderships or not self._is_in_cluster:
             return
         from kafkapy.server.controlled_shutdown import ControlledShutdown
 
@@ -256,7 +265,7 @@ class BrokerServer:
         ).run()
 
     def _replica_manager(self, node: MetadataNode, logs: LogManager, configs: LogConfigs) -> ReplicaManager:
-        return ReplicaManager(
+        replicas = ReplicaManager(
             broker_id=self.config.broker_id,
             clock=self.clock,
             logs=logs,
@@ -264,31 +273,69 @@ class BrokerServer:
             log_config_of=configs.of,
             lag_max_ms=self.config.integer("replica.lag.time.max.ms"),
         )
+        if self.config["replica.selector.class"]:
+            replicas.send_readers_to_their_racks(node.cache.racks)
+        return replicas
 
     def _replicate(
-        self, node: MetadataNode, replicas: ReplicaManager, store: MetadataStore, requests: LocalRequests
+        self,
+        node: MetadataNode,
+        replicas: ReplicaManager,
+        logs: LogManager,
+        store: MetadataStore,
+        requests: LocalRequests,
     ) -> None:
-        """Set the makers of the fetchers and the ISR writer; ``replicas`` calls each when it is first needed."""
-        replicas.follow_by(lambda: self._fetchers(node))
+        """Set the throttle, and the makers of fetchers, moves and ISR writer, which are called when first needed."""
+        throttles = ReplicationThrottles(self.config, self.clock)
+        node.config_admin.add_listener(throttles)
+        replicas.throttle_by(throttles.leader)
+        replicas.follow_by(lambda: self._fetchers(node, replicas, throttles.follower))
+        replicas.move_by(lambda: self._moves(replicas, logs))
         replicas.change_isr_by(
             lambda: self._isr_writer(node, replicas, store, self._channel(requests, node.address_of))
         )
 
-    def _fetchers(self, node: MetadataNode) -> "ReplicaFetchers":
+    def _fetchers(
+        self, node: MetadataNode, replicas: ReplicaManager, throttle: ReplicationThrottle
+    ) -> "ReplicaFetchers":
         """Return the fetchers of partitions that other brokers lead."""
-        from kafkapy.replication.fetcher import FetcherSettings
+        from kafkapy.replication.fetcher import FetcherContext, FetcherSettings
         from kafkapy.replication.fetchers import ReplicaFetchers
 
-        config = self.config
+        config, key = self.config, "num.replica.fetchers"
         fetchers = ReplicaFetchers(
             config.broker_id,
-            self.clock,
-            FetcherSettings.of(config),
+            FetcherContext(self.clock, FetcherSettings.of(config), replicas, throttle),
             lambda client_id: self._remote_brokers(node.address_of, client_id, "replica.socket.timeout.ms"),
-            per_leader=config.integer("num.replica.fetchers"),
+            per_leader=max(config.integer(key), 1),
         )
+        config.add_listener(lambda names: fetchers.resize(config.integer(key)) if key in names else None)
         self._cleanup.callback(fetchers.close)
         return fetchers
+
+    def _moves(self, replicas: ReplicaManager, logs: LogManager) -> "LogDirMoves":
+        """Return the moves of replicas between data directories, with the limit of ``config``, which may change."""
+        from kafkapy.replication.log_dir_moves import LogDirMoves, MoveSettings
+        from kafkapy.replication.quota import ReplicationQuota
+
+        config, limit_key = self.config, "replica.alter.log.dirs.io.max.bytes.per.second"
+        quota = ReplicationQuota(
+            self.clock,
+            window_count=config.integer("alter.log.dirs.replication.quota.window.num"),
+            window_s=config.integer("alter.log.dirs.replication.quota.window.size.seconds"),
+        )
+
+        def set_limit(_names: frozenset[str]) -> None:
+            quota.limit = config.integer(limit_key)
+
+        set_limit(frozenset())
+        config.add_listener(set_limit)
+        threads = config["num.replica.alter.log.dirs.threads"]
+        lanes = threads if isinstance(threads, int) else len(config.log_dirs)
+        settings = MoveSettings(max(lanes, 1), config.integer("replica.fetch.backoff.ms"))
+        moves = LogDirMoves(logs, self.clock, settings, quota, replicas.log_moved)
+        self._cleanup.callback(moves.close)
+        return moves
 
     def _isr_writer(
         self, node: MetadataNode, replicas: ReplicaManager, store: MetadataStore, channel: BrokerChannel
@@ -335,7 +382,7 @@ class BrokerServer:
         )
         # No batch is larger than a request, and a follower's fetch returns at least one batch.
         size = self.config.integer("socket.request.max.bytes") + self.config.integer("replica.fetch.response.max.bytes")
-        settings = PeerSettings(client_id, times, max_response_size=size)
+        settings = PeerSettings(client_id, times, max_response_size=size, compute=self._compute.run)
         remote = RemoteBrokers(address_of, self.clock, settings, SystemRandom())
         self._cleanup.callback(remote.close)
         return remote if self._hooks.peers is None else self._hooks.peers(remote)
@@ -390,9 +437,26 @@ class BrokerServer:
             self.config.assign_broker_id(await generated_broker_id(store, last_reserved))
         return store
 
+    async def _check_exported(self, logs: LogManager, store: MetadataStore) -> None:
+        """With a ZooKeeper: raise NotExportedError if the directory has newer metadata of a broker that was alone."""
+        if self.config.embedded_store:
+            return
+        from kafkapy.metadata.exchange.exported import check_exported
+
+        await check_exported(self._first_path(logs), store)
+
+    def _write_identity(self, logs: LogManager, cluster_id: str) -> None:
+        """Write ``meta.properties``; with a ZooKeeper rename the files of an embedded store, now out of date."""
+        logs.directories.write_identity(self.config.broker_id, cluster_id, self.clock.now_ms())
+        if self.config.embedded_store:
+            return
+        from kafkapy.metadata.exchange.exported import set_aside
+
+        set_aside(self._first_path(logs))
+
     async def _join(self, node: MetadataNode) -> None:
         """Register and elect leaders, even if the disk has no space for the changes of the metadata."""
-        if not self.config.embedded_store:
+        if self._is_in_cluster:
             for listener in self.listeners:
                 listener.listen()  # the controller connects as soon as the broker is registered
         store = self._own_store
@@ -419,7 +483,12 @@ class BrokerServer:
             raise LogDirectoryError(
                 f"{first.path}, the first of log.dirs, holds this broker's metadata and can't be used: {first.failure}"
             )
-        return os.path.join(first.path, FILE_NAME)
+        return self._first_path(logs)
+
+    @staticmethod
+    def _first_path(logs: LogManager) -> str:
+        """Return the path of the embedded store in the first of ``log.dirs``."""
+        return os.path.join(next(iter(logs.directories)).path, FILE_NAME)
 
     def _frame_budget(self) -> FrameBudget:
         limit = self.config.integer("queued.max.request.bytes")

@@ -9,11 +9,16 @@ beyond that is not opened or continued, and its client names all partitions in e
 """
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from kafkapy.clock import Clock
 from kafkapy.replication.fetching import FetchWish
+from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkapy.replication.quiet import QuietPartitions
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
@@ -51,30 +56,88 @@ class SessionPartition:
 class FetchSession:
     """One client's session; ``partitions`` in the order in which they are served."""
 
-    __slots__ = ("session_id", "epoch", "is_follower", "partitions", "counted", "created_ms", "last_used_ms")
+    __slots__ = (
+        "session_id",
+        "epoch",
+        "is_follower",
+        "partitions",
+        "due",
+        "quiet",
+        "on_wake",
+        "is_closed",
+        "counted",
+        "created_ms",
+        "last_used_ms",
+    )
 
     def __init__(self, session_id: int, *, is_follower: bool, now_ms: int) -> None:
         self.session_id = session_id
         self.epoch = INITIAL_EPOCH + 1
         self.is_follower = is_follower
         self.partitions: dict[TopicPartition, SessionPartition] = {}
+        self.due: dict[TopicPartition, None] = {}
+        """The partitions that a fetch has to look at: all but the quiet ones."""
+        self.quiet: QuietPartitions | None = None
+        """The other ones, if the client is a follower."""
+        self.on_wake: Callable[[], None] | None = None
+        """Ends the waiting of the last fetch, if it waits still: a quiet partition is due again."""
+        self.is_closed = False
+        """The session has left the cache; a fetch of it may still wait."""
         self.counted = 0
         """Partitions that count towards the limit of all sessions."""
         self.created_ms = now_ms
         self.last_used_ms = now_ms
 
     def wishes(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, FetchWish]:
-        """Return the wishes in the order in which they are served: all, or those of ``partitions`` that are left."""
-        if partitions is None:
-            return {topic_partition: known.wish for topic_partition, known in self.partitions.items()}
+        """Return the wishes in the order in which they are served: those due, or of ``partitions`` those left."""
         known = self.partitions
-        return {each: known[each].wish for each in partitions if each in known}
+        return {each: known[each].wish for each in (self.due if partitions is None else partitions) if each in known}
 
     def move_to_end(self, topic_partition: TopicPartition) -> None:
         """Serve a partition after all others in the next response, because this response carries it."""
-        partition = self.partitions.pop(topic_partition, None)
-        if partition is not None:
-            self.partitions[topic_partition] = partition
+        if topic_partition in self.partitions:
+            self.due.pop(topic_partition, None)
+            self.due[topic_partition] = None
+
+    def is_due(self, topic_partition: TopicPartition) -> None:
+        """Look at a partition in the next fetch, and in those after it until it is quiet again."""
+        self.due[topic_partition] = None
+        if self.quiet is not None:
+            self.quiet.remove(topic_partition)
+
+    def rest(self, replicas: ReplicaManager, replica_id: int, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Leave those of the partitions out of the next fetches of which there is nothing to tell the follower."""
+        from kafkapy.replication.quiet import QuietPartitions  # only the leaders of followers need it
+
+        if self.is_closed:
+            return
+        if self.quiet is None:
+            self.quiet = QuietPartitions(replicas, replica_id, self._woken)
+        for each in topic_partitions:
+            known = self.partitions.get(each)
+            if known is not None and self.quiet.add_if_quiet(
+                each, known.wish.offset, known.high_watermark, known.log_start_offset
+            ):
+                self.due.pop(each, None)
+
+    def continued(self, now_ms: int) -> None:
+        """A fetch of the session has come; it looks at some of the quiet partitions too."""
+        self.last_used_ms = now_ms
+        if self.quiet is not None:
+            self.quiet.fetched(now_ms)
+            self.due.update(dict.fromkeys(self.quiet.take_some()))
+
+    def close(self) -> None:
+        """Leave nothing behind in the purgatory, now and later."""
+        self.is_closed = True
+        if self.quiet is not None:
+            self.quiet.clear()
+            self.quiet = None
+
+    def _woken(self, topic_partition: TopicPartition) -> None:
+        self.due[topic_partition] = None
+        if self.on_wake is not None:
+            self.on_wake()
 
     def value(self) -> tuple[bool, int]:
         """The session's value when the cache is full: a session of the lowest value is displaced."""
@@ -121,10 +184,11 @@ class FetchSessionCache:
         if session is not None:
             self._partitions_left += session.counted
             session.counted = 0
+            session.close()
 
     def touch(self, session: FetchSession) -> None:
         """Record that the session was used now."""
-        session.last_used_ms = self._clock.now_ms()
+        session.continued(self._clock.now_ms())
         del self._sessions[session.session_id]
         self._sessions[session.session_id] = session
 
@@ -153,17 +217,21 @@ class FetchSessionCache:
             known = partitions.get(topic_partition)
             if known is not None:
                 known.wish = wish
+                session.is_due(topic_partition)
                 continue
             if self._partitions_left <= 0 and not self._make_room_in(session):
                 return False
             self._partitions_left -= 1
             session.counted += 1
             partitions[topic_partition] = SessionPartition(wish)
+            session.due[topic_partition] = None
         return True
 
     def forget(self, session: FetchSession, forgotten: Iterable[TopicPartition]) -> None:
         """Take partitions out of a session."""
         for topic_partition in forgotten:
+            session.is_due(topic_partition)
+            del session.due[topic_partition]
             if session.partitions.pop(topic_partition, None) is not None and session.counted:
                 session.counted -= 1
                 self._partitions_left += 1

@@ -38,7 +38,7 @@ class LogConfigs:
     def topic_config_changed(self, topic: str, overrides: Mapping[str, str]) -> None:
         """See ``ConfigListener``."""
         resolved = self._resolve(topic, overrides)
-        for log in self._logs.all_logs():
+        for log in (*self._logs.all_logs(), *self._logs.future_logs()):
             if log.topic_partition.topic == topic:
                 log.update_config(resolved)
 
@@ -49,5 +49,5 @@ class LogConfigs:
         if any(name.startswith(("log.", "message.", "compression.", "min.insync", "unclean.")) for name in names):
             self._resolved.clear()
             self._logs.config = LogConfig.resolve(self._config)
-            for log in self._logs.all_logs():
+            for log in (*self._logs.all_logs(), *self._logs.future_logs()):
                 log.update_config(self.of(log.topic_partition.topic))

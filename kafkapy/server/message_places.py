@@ -2,7 +2,8 @@
 
 The lists and fields come from Kafka's definitions (``kafkapy/protocol/places.py``). Three requests name more than their
 own lists say: a fetch has a session, Metadata may ask for all topics and is answered for each partition, and the key of
-FindCoordinator may be a group.
+FindCoordinator may be a group. AlterReplicaLogDirs has its topics within a list of directories, which its response has
+not.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,12 +30,14 @@ class NamedResource(NamedTuple):
 def names_topics(key: int) -> bool:
     """Whether requests of the API name topics."""
     roles = (Role.TOPIC, Role.RESOURCE)
-    return any(place.role in roles for place in PLACES.get(key, ()))
+    return key == ApiKey.ALTER_REPLICA_LOG_DIRS or any(place.role in roles for place in PLACES.get(key, ()))
 
 
 def names_partitions(key: int) -> bool:
     """Whether requests of the API, or responses of Metadata, name partitions."""
-    return key == ApiKey.METADATA or any(place.role is Role.PARTITION for place in PLACES.get(key, ()))
+    if key in (ApiKey.METADATA, ApiKey.ALTER_REPLICA_LOG_DIRS):
+        return True
+    return any(place.role is Role.PARTITION for place in PLACES.get(key, ()))
 
 
 def names_groups(key: int) -> bool:
@@ -66,6 +69,9 @@ def names_in(context: "RequestContext", request: Any) -> list[NamedResource]:
         return []
     if key == ApiKey.METADATA:
         return list(_in_metadata(context, request))
+    if key == ApiKey.ALTER_REPLICA_LOG_DIRS:
+        listed = [topic for directory in request.dirs for topic in directory.topics]
+        return [NamedResource(topic.name, index) for topic in listed for index in topic.partitions]
     found = list(_in_lists(request, PLACES.get(key, ()), NamedResource(None, None)))
     if key == ApiKey.FETCH:
         session = context.services.fetch_sessions.get(request.session_id)

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from kafkapy.storage.data_directory import DataDirectory, MetaProperties
-from kafkapy.storage.errors import LogDirectoryError
+from kafkapy.storage.errors import KafkaStorageError, LogDirectoryError, LogDirNotFoundError
 from kafkapy.storage.io.disk_errors import is_full
 from kafkapy.storage.io.files import Files
-from kafkapy.types import TopicPartition
 
 logger: Final = logging.getLogger(__name__)
 
@@ -43,25 +42,17 @@ class DataDirectories:
                 return directory
         return None
 
-    def rename_future_folders(self, partition: TopicPartition, refused: Callable[[str, OSError], None]) -> list[str]:
-        """Rename the unfinished copies of a deleted partition in other directories; return their new paths.
+    def named(self, path: str) -> DataDirectory:
+        """Return the directory of exactly this absolute path, as Apache Kafka does.
 
-        If Apache Kafka ran on these directories later, it would use such a copy for a new partition of that name.
-        ``refused`` is called for each copy that the disk refuses to rename.
+        Raises ``LogDirNotFoundError``, and ``KafkaStorageError`` if the directory is offline.
         """
-        doomed = []
-        for directory in self.online:
-            path = directory.future_folders.pop(str(partition), None)
-            if path is None or not self._files.exists(path):
-                continue
-            target = directory.deleted_path(partition)
-            try:
-                self._files.rename(path, target)
-            except OSError as error:
-                refused(path, error)
-            else:
-                doomed.append(target)
-        return doomed
+        for directory in self._directories:
+            if directory.absolute_path == path:
+                if directory.failure is not None:
+                    raise KafkaStorageError(f"the data directory {path} is offline")
+                return directory
+        raise LogDirNotFoundError(f"{path!r} is none of log.dirs")
 
     def check_one_works(self) -> None:
         """Raise ``LogDirectoryError``, with every reason, when all are offline."""

@@ -34,7 +34,9 @@ LOCK_NAME: Final = ".lock"
 CLEAN_SHUTDOWN_NAME: Final = ".kafka_cleanshutdown"
 META_PROPERTIES_NAME: Final = "meta.properties"
 DELETE_SUFFIX: Final = "-delete"
+FUTURE_SUFFIX: Final = "-future"
 MAX_NAME_LENGTH: Final = 255
+FUTURE_NAME_LENGTH: Final = len(f".{'0' * 32}{FUTURE_SUFFIX}")
 IDENTITY_VERSION: Final = "0"
 
 WITHOUT_CHECKPOINT: Final = {
@@ -62,6 +64,21 @@ def parse_partition(name: str) -> TopicPartition | None:
     return TopicPartition(match[1], int(match[2])) if match else None
 
 
+def fits_future_name(partition: TopicPartition) -> bool:
+    """Tell whether the name of the partition's folder is short enough while it is copied to another directory."""
+    return len(str(partition)) + FUTURE_NAME_LENGTH <= MAX_NAME_LENGTH
+
+
+class PartitionFolders(NamedTuple):
+    """The folders in a data directory; a future replica is a partition's copy that is not complete yet (KIP-113)."""
+
+    partitions: list[TopicPartition]
+    leftovers: list[str]
+    """The paths of folders that are to be removed."""
+    futures: dict[TopicPartition, str]
+    """The paths of the future replicas."""
+
+
 def remove_empty_folder(files: Files, path: str) -> None:
     """Remove an empty folder at a path where a file must be; raises ``ForeignDirectoryError`` if it is not empty."""
     if not files.is_directory(path):
@@ -77,10 +94,10 @@ class DataDirectory:
 
     def __init__(self, files: Files, path: str) -> None:
         self.path = path
+        self.absolute_path = path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
+        """The path that DescribeLogDirs answers, and by which AlterReplicaLogDirs names the directory."""
         self.partition_count = 0
         self.failure: str | None = None
-        self.future_folders: dict[str, str] = {}
-        """The folders of partitions that Apache Kafka was moving to this directory; ``list_partitions`` finds them."""
         self._files = files
         self._lock: HeldLock | None = None
         self._checkpoints = {
@@ -221,35 +238,38 @@ class DataDirectory:
 
     # partitions
 
-    def list_partitions(self) -> tuple[list[TopicPartition], list[str]]:
-        """Return the partitions, and the folders of deleted partitions that are to be removed.
+    def list_partitions(self) -> "PartitionFolders":
+        """Return the partitions' folders.
 
         Raises ``ForeignDirectoryError`` for any other folder, which Apache Kafka refuses too.
         """
-        partitions = []
-        leftovers = []
+        found = PartitionFolders([], [], {})
         for name, size in self._files.list_directory(self.path):
             if size >= 0:
                 continue
-            partition = parse_partition(name)
-            if (renamed := _RENAMED.fullmatch(name)) is not None:
-                path = f"{self.path}/{name}"
-                if name.endswith(DELETE_SUFFIX):
-                    leftovers.append(path)
-                else:
-                    self.future_folders[renamed[1]] = path
-                    logger.warning("%s, a partition that was being moved to this directory, is not used", path)
-            elif partition is not None:
-                partitions.append(partition)
+            path = f"{self.path}/{name}"
+            renamed = _RENAMED.fullmatch(name)
+            partition = parse_partition(renamed[1] if renamed and renamed[2] == "future" else name)
+            if renamed and renamed[2] == "delete":
+                found.leftovers.append(path)
+            elif partition is None:
+                raise ForeignDirectoryError(f"{path} is not a partition's folder (topic-partition); move it elsewhere")
+            elif renamed is None:
+                found.partitions.append(partition)
+            elif partition in found.futures:
+                logger.warning("%s is removed: %s is another copy of it", path, found.futures[partition])
+                found.leftovers.append(path)
             else:
-                raise ForeignDirectoryError(
-                    f"{self.path}/{name} is not a partition's folder (topic-partition); move it elsewhere"
-                )
-        return partitions, leftovers
+                found.futures[partition] = path
+        return found
 
     def partition_path(self, partition: TopicPartition) -> str:
         """Return the folder of a partition."""
         return f"{self.path}/{partition}"
+
+    def future_path(self, partition: TopicPartition) -> str:
+        """Return the path that the folder of a partition has while it is copied to this directory."""
+        return f"{self.path}/{partition}.{uuid4().hex}{FUTURE_SUFFIX}"
 
     def deleted_path(self, partition: TopicPartition) -> str:
         """Return the path that the folder of a deleted partition has until it is removed."""

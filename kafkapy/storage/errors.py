@@ -40,6 +40,12 @@ class KafkaStorageError(BrokerError):
     error_code = ErrorCode.KAFKA_STORAGE_ERROR
 
 
+class LogDirNotFoundError(BrokerError):
+    """The path is none of the broker's data directories (KIP-113)."""
+
+    error_code = ErrorCode.LOG_DIR_NOT_FOUND
+
+
 class UnexpectedAppendOffsetError(BrokerError):
     """A follower received batches that don't continue its log."""
 

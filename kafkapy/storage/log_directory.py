@@ -6,17 +6,18 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
 
-from kafkapy.clock import Clock
+from kafkapy.clock import Clock, TimerHandle
 from kafkapy.config.log_config import LogConfig
 from kafkapy.storage.checkpoints import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT
 from kafkapy.storage.data_directories import DataDirectories
-from kafkapy.storage.data_directory import DataDirectory, MetaProperties
+from kafkapy.storage.data_directory import DataDirectory, MetaProperties, PartitionFolders
 from kafkapy.storage.errors import KafkaStorageError, LogDirectoryError
 from kafkapy.storage.io.disk_errors import as_storage_error, file_refused, is_full
-from kafkapy.storage.io.files import folder_removal
+from kafkapy.storage.io.files import files_removal, folder_removal
 from kafkapy.storage.log.flusher import Flusher, InlineFlusher, sync_in_parallel
 from kafkapy.storage.log.log import Log, Storage
 from kafkapy.storage.log.retention import delete_old_segments
+from kafkapy.storage.log.segment import DELETED_SUFFIX
 from kafkapy.storage.recovery.recovery import Checkpointed
 from kafkapy.storage.recovery.recovery import load as load_log
 from kafkapy.turns import Steps
@@ -35,9 +36,17 @@ _CHECKPOINTED: Final[dict[str, Callable[[Log], int | None]]] = {
     ),
 }
 INLINE: Final = InlineFlusher()
+MOVES_CHECKPOINT_MS: Final = 1_000
+"""Time after a move until the checkpoints are written, so that many moves share them."""
+MAX_PREFERENCES: Final = 20_000
+"""How many partitions that are not here yet may have a preferred directory; the oldest preference is dropped first."""
 
 DirectoryListener = Callable[[str, Sequence[TopicPartition]], None]
 """Called with the path of a data directory that has failed, and the partitions that were in it."""
+
+
+def _ignore_move(_partition: TopicPartition) -> None:
+    """The default of ``log_moved``, for a broker without a cleaner."""
 
 
 class LogManager:
@@ -45,6 +54,10 @@ class LogManager:
 
     A data directory whose disk fails goes offline, at the start or later: its logs are removed from the manager, the
     ``directory_listener`` is called, and the other directories stay in use.
+
+    A partition that is being moved has two logs here (KIP-113): the current one, and a *future replica* in another data
+    directory, which is a copy that is not complete yet. ``replication.log_dir_moves`` copies the records. Until the
+    future replica replaces the current log, neither retention nor compaction deletes records of the partition.
     """
 
     def __init__(
@@ -58,6 +71,11 @@ class LogManager:
         self.directory_listener: DirectoryListener | None = None
         self._logs: dict[TopicPartition, Log] = {}
         self._directory_of: dict[TopicPartition, DataDirectory] = {}
+        self._futures: dict[TopicPartition, Log] = {}
+        self._preferred: dict[TopicPartition, DataDirectory] = {}
+        self._move_timer: TimerHandle | None = None
+        self.log_moved: Callable[[TopicPartition], object] = _ignore_move
+        """Called when a future replica has replaced the current log (``cleaner``)."""
         self._let_go: set[str] = set()
         self.being_cleaned: set[TopicPartition] = set()
         """Logs that are being compacted."""
@@ -82,13 +100,36 @@ class LogManager:
         self, directory: DataDirectory, partition: TopicPartition, config: LogConfig, checkpointed: Checkpointed
     ) -> Log:
         """Open one log, made if it is missing; raises ``KafkaStorageError``."""
-        log = Log(partition, directory.partition_path(partition), config, self.storage)
+        log = self._open(directory, directory.partition_path(partition), partition, config, checkpointed)
+        self._logs[partition] = log
+        self._directory_of[partition] = directory
+        return log
+
+    def open_future(
+        self,
+        directory: DataDirectory,
+        path: str,
+        partition: TopicPartition,
+        config: LogConfig,
+        checkpointed: Checkpointed,
+    ) -> Log:
+        """Open the future replica in the folder ``path``, made if it is missing; raises ``KafkaStorageError``."""
+        log = self._futures[partition] = self._open(directory, path, partition, config, checkpointed)
+        return log
+
+    def _open(
+        self,
+        directory: DataDirectory,
+        path: str,
+        partition: TopicPartition,
+        config: LogConfig,
+        checkpointed: Checkpointed,
+    ) -> Log:
+        log = Log(partition, path, config, self.storage)
         with as_storage_error(log, "opened"):
             if checkpointed is _NEW:
                 forget_checkpoints(self, directory, partition)
             load_log(log, checkpointed)
-        self._logs[partition] = log
-        self._directory_of[partition] = directory
         directory.partition_count += 1
         return log
 
@@ -117,7 +158,14 @@ class LogManager:
             log = self._logs.pop(partition)
             self.storage.about_to_cut(log, 0)
             log.release()
+        copies = [each for each, future in self._futures.items() if self._home_of(future) is directory]
+        for partition in copies:
+            self._futures.pop(partition).release()
         directory.unlock()
+        if copies:
+            logger.error(
+                "The copies of %d partitions to %s, which had not ended, are given up", len(copies), directory.path
+            )
         logger.error(
             "The data directory %s is offline until the next start, with its %d partitions: %s. %s",
             directory.path,
@@ -146,18 +194,37 @@ class LogManager:
         if not is_new and self.directories.offline:
             raise KafkaStorageError(f"{partition} may be in a data directory that is offline")
         refusal = KafkaStorageError("all data directories are offline")
-        for directory in sorted(self.directories.online, key=lambda each: each.partition_count):
+        for directory in self._directories_for(partition):
             try:
-                return self.open(directory, partition, config or self.config, _NEW)
+                log = self.open(directory, partition, config or self.config, _NEW)
             except KafkaStorageError as error:
                 refusal = error
+            else:
+                self._preferred.pop(partition, None)
+                return log
         raise refusal
+
+    def _directories_for(self, partition: TopicPartition) -> list[DataDirectory]:
+        """Return the directories in which a new log may be created, the best one first.
+
+        Raises ``KafkaStorageError`` if the preferred one is offline.
+        """
+        preferred = self._preferred.get(partition)
+        if preferred is not None:
+            self.directories.named(preferred.absolute_path)
+            return [preferred]
+        future = self._futures.get(partition)
+        taken = None if future is None else self._home_of(future)
+        free = [directory for directory in self.directories.online if directory is not taken]
+        if not free and self.discard_future(partition):
+            return self.directories.online
+        return sorted(free, key=lambda each: each.partition_count)
 
     def delete(self, partition: TopicPartition) -> bool:
         """Delete the log; its files are removed after ``file.delete.delay.ms``. Return whether there was one."""
         log = self._logs.pop(partition, None)
         if log is None:
-            return False
+            return self.discard_future(partition)
         directory = self._directory_of.pop(partition)
         directory.partition_count -= 1
         doomed = directory.deleted_path(partition)
@@ -167,8 +234,7 @@ class LogManager:
             self.storage.files.rename(log.directory, doomed)
         self.remove_later(doomed, log.config.file_delete_delay_ms)
         self.storage.clock.call_later(log.config.file_delete_delay_ms, log.detach)
-        for path in self.directories.rename_future_folders(partition, partial(file_refused, self.storage)):
-            self.remove_later(path)
+        self.discard_future(partition)
         return True
 
     def remove_later(self, path: str, delay_ms: int | None = None) -> None:
@@ -199,6 +265,149 @@ class LogManager:
         """Return the partitions whose logs are in the data directory ``path``, sorted."""
         return sorted(partition for partition in self._logs if self._directory_of[partition].path == path)
 
+    # moves between data directories (KIP-113)
+
+    def future(self, partition: TopicPartition) -> Log | None:
+        """Return the future replica, if the partition is being moved."""
+        return self._futures.get(partition)
+
+    def future_logs(self) -> Iterable[Log]:
+        """Return every future replica."""
+        return self._futures.values()
+
+    def _home_of(self, log: Log) -> DataDirectory:
+        directory = self.directories.containing(log.directory)
+        assert directory is not None, "a log is in one of the data directories"
+        return directory
+
+    def futures_in(self, path: str) -> list[TopicPartition]:
+        """Return the partitions that are being moved to the data directory ``path``, sorted."""
+        return sorted(each for each, future in self._futures.items() if self._home_of(future).path == path)
+
+    def prefer(self, partition: TopicPartition, path: str) -> None:
+        """Have the partition's log, or its future replica, created in the data directory ``path`` when it is created.
+
+        A preference is kept in memory until it is used; one for the directory in which the partition is, or to which it
+        is being moved, is not kept. Raises what ``DataDirectories.named`` raises.
+        """
+        directory = self.directories.named(path)
+        future = self._futures.get(partition)
+        self._preferred.pop(partition, None)
+        if self._directory_of.get(partition) is directory or (future and self._home_of(future) is directory):
+            return
+        if len(self._preferred) >= MAX_PREFERENCES:
+            del self._preferred[next(iter(self._preferred))]
+        self._preferred[partition] = directory
+
+    def is_moving_elsewhere(self, partition: TopicPartition, path: str) -> bool:
+        """Tell whether the partition is being moved to another data directory than ``path``; raises as ``prefer``."""
+        directory, future = self.directories.named(path), self._futures.get(partition)
+        return future is not None and self._home_of(future) is not directory
+
+    def create_future(self, partition: TopicPartition) -> Log | None:
+        """Create the future replica in the preferred directory, and abort a compaction of the current log.
+
+        Return None if the partition has no preferred directory, since it is there or is being moved there already.
+        Raises ``KafkaStorageError``, also while a data directory is offline: it may hold another future replica.
+        """
+        directory = self._preferred.get(partition)
+        current = self._logs.get(partition)
+        if directory is None or current is None:
+            return None
+        if self.directories.offline:
+            raise KafkaStorageError(f"{partition} can't be moved while a data directory is offline")
+        future = self.open_future(directory, directory.future_path(partition), partition, current.config, _NEW)
+        del self._preferred[partition]
+        self.storage.about_to_cut(current, current.log_end_offset)
+        return future
+
+    def discard_future(self, partition: TopicPartition) -> bool:
+        """Stop a move: delete the future replica, if there is one. Its files are removed later."""
+        future = self._futures.pop(partition, None)
+        if future is None:
+            return False
+        directory = self._home_of(future)
+        directory.partition_count -= 1
+        path = future.directory
+        future.release()
+        doomed = directory.deleted_path(partition)
+        try:
+            self.storage.files.rename(path, doomed)
+        except OSError as error:
+            file_refused(self.storage, path, error)  # the next start finds the folder, and copying goes on
+        else:
+            self._detach_later(future, doomed)
+        return True
+
+    def replace_with_future(self, partition: TopicPartition) -> Log:
+        """Replace the current log by the future replica, which has the same records, and return that.
+
+        The folder of the future replica gets the partition's name, the one of the old log is removed later. A crash
+        between the two leaves two folders of the partition, with the same records: the next start refuses them, as
+        Apache Kafka does. Raises ``KafkaStorageError``; then nothing has changed.
+        """
+        current, future = self._logs[partition], self._futures[partition]
+        assert current.log_end_offset == future.log_end_offset, (current, future)
+        source, target = self._directory_of[partition], self._home_of(future)
+        path, doomed = future.directory, source.deleted_path(partition)
+        with as_storage_error(future, "renamed"):
+            dropped = [name for name, _ in self.storage.files.list_directory(path) if name.endswith(DELETED_SUFFIX)]
+            future.rename_directory(target.partition_path(partition))
+        with as_storage_error(current, "renamed"):
+            try:
+                current.rename_directory(doomed)
+            except OSError:
+                with as_storage_error(future, "renamed"):
+                    future.rename_directory(path)
+                raise
+        del self._futures[partition]
+        self._logs[partition] = future
+        self._directory_of[partition] = target
+        source.partition_count -= 1
+        future.update_high_watermark(current.high_watermark)
+        current.release()
+        self._detach_later(current, doomed)
+        self._sync_names(target, source)
+        # The timers that remove dropped segments have their former paths. No reader has them: nobody read this log.
+        paths = [f"{future.directory}/{name}" for name in dropped]
+        self.storage.flusher.run_gently(files_removal(self.storage.files, paths))
+        self.log_moved(partition)
+        if self._move_timer is None:
+            self._move_timer = self.storage.clock.call_later(MOVES_CHECKPOINT_MS, self._checkpoint_moves)
+        return future
+
+    def _checkpoint_moves(self) -> None:
+        """Write the checkpoints after one or many moves: the moved logs are in others now."""
+        self._move_timer = None
+        for name in (RECOVERY_POINT, HIGH_WATERMARK, LOG_START_OFFSET):
+            self._checkpoint(name, self.storage.flusher)
+
+    def _cancel_checkpoint(self) -> None:
+        if self._move_timer is not None:
+            self._move_timer.cancel()
+            self._move_timer = None
+
+    def _detach_later(self, log: Log, doomed: str) -> None:
+        self.remove_later(doomed, log.config.file_delete_delay_ms)
+        self.storage.clock.call_later(log.config.file_delete_delay_ms, log.detach)
+
+    def _sync_names(self, *directories: DataDirectory) -> None:
+        """Fsync the names in ``directories``, one after the other, in a thread."""
+
+        def sync() -> None:
+            for directory in directories:
+                try:
+                    self.storage.files.sync_path(directory.path)
+                except OSError as error:
+                    refused.append((directory.path, error))
+
+        def done() -> None:
+            for path, error in refused:
+                file_refused(self.storage, path, error)
+
+        refused: list[tuple[str, OSError]] = []
+        self.storage.flusher.run(sync, done)
+
     # upkeep: the broker calls these on its timers
 
     def offsets(self, name: str) -> dict[str, dict[TopicPartition, int]]:
@@ -209,6 +418,10 @@ class LogManager:
             offset = offset_of(log)
             if offset is not None:
                 offsets[self._directory_of[partition].path][partition] = offset
+        for partition, future in self._futures.items():
+            offset = offset_of(future)
+            if offset is not None:
+                offsets[self._home_of(future).path].setdefault(partition, offset)
         return offsets
 
     def _checkpoint(self, name: str, flusher: Flusher = INLINE) -> None:
@@ -236,14 +449,15 @@ class LogManager:
 
     def _online_logs(self) -> Iterator[Log]:
         """Yield the logs one by one; those that are deleted or go offline meanwhile are left out."""
-        for partition, log in tuple(self._logs.items()):
-            if self._logs.get(partition) is log:
-                yield log
+        for logs in (self._logs, self._futures):
+            for partition, log in tuple(logs.items()):
+                if logs.get(partition) is log:
+                    yield log
 
     def flush_due_logs(self) -> None:
         """Each ``log.flush.scheduler.interval.ms``: flush logs after ``flush.ms``."""
         now_ms = self.storage.clock.now_ms()
-        for log in self._logs.values():
+        for log in (*self._logs.values(), *self._futures.values()):
             if now_ms - log.last_flush_ms >= log.config.flush_ms:
                 log.durability.flush_later(log.log_end_offset)
 
@@ -251,12 +465,14 @@ class LogManager:
         """Each ``log.retention.check.interval.ms``: delete old segments.
 
         The cleaner does this for compacted logs, as in Apache Kafka; without a cleaner nothing of them is deleted. A
-        log that is being compacted is skipped until the next time. An error of one log's disk is logged and does not
-        affect the others.
+        log that is being compacted, or moved to another data directory, is skipped until the next time. An error of one
+        log's disk is logged and does not affect the others.
         """
         for log in self._online_logs():
             yield
-            if not log.config.compact and log.topic_partition not in self.being_cleaned:
+            if log.topic_partition in self._futures or log.topic_partition in self.being_cleaned:
+                continue
+            if not log.config.compact:
                 with suppress(KafkaStorageError):
                     delete_old_segments(log)
 
@@ -272,10 +488,12 @@ class LogManager:
 
         A directory with an error of its disk is not marked, and the next start recovers its logs.
         """
+        self._cancel_checkpoint()
         self.storage.flusher.close()
         self._close_all()
         self.directories.unlock()
         self._logs.clear()
+        self._futures.clear()
         self._directory_of.clear()
 
     def _close_all(self) -> None:
@@ -283,6 +501,8 @@ class LogManager:
         by_directory: dict[str, list[Log]] = {}
         for partition, log in self._logs.items():
             by_directory.setdefault(self._directory_of[partition].path, []).append(log)
+        for future in self._futures.values():
+            by_directory.setdefault(self._home_of(future).path, []).append(future)
         for directory in self.directories.online:
             try:
                 self._close_directory(directory, by_directory.get(directory.path, []))
@@ -304,8 +524,9 @@ class LogManager:
 
     def abandon(self) -> None:
         """Release every log and directory without writing, as if the process was killed; the next start recovers."""
+        self._cancel_checkpoint()
         self.storage.flusher.close()
-        for log in self._logs.values():
+        for log in (*self._logs.values(), *self._futures.values()):
             log.release()
         self.directories.unlock()
 
@@ -322,8 +543,18 @@ class Found(NamedTuple):
     directory: DataDirectory
     clean: bool
     checkpoints: dict[TopicPartition, Checkpointed]
-    partitions: list[TopicPartition]
-    leftovers: list[str]
+    folders: PartitionFolders
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """The partitions whose current logs are there."""
+        return self.folders.partitions
+
+    @property
+    def paths(self) -> list[tuple[TopicPartition, str]]:
+        """The partitions with their folders, current logs and future replicas."""
+        current = [(partition, self.directory.partition_path(partition)) for partition in self.partitions]
+        return [*current, *self.folders.futures.items()]
 
     def checkpointed(self, partition: TopicPartition) -> Checkpointed:
         """Return the checkpointed offsets of a partition, known before its files are read."""
@@ -334,10 +565,11 @@ def survey(logs: "LogManager") -> list[Found]:
     """Read the names in every directory; raises ``LogDirectoryError`` for a problem that the operator must decide."""
     found = [each for directory in logs.directories.online if (each := _survey(logs, directory)) is not None]
     _refuse_twins(found)
+    _keep_one_copy(found)
     _name_missing(found)
     for each in found:
-        if each.partitions and not each.clean:
-            logger.warning("Recovering %d logs of %s after an unclean stop", len(each.partitions), each.directory.path)
+        if each.paths and not each.clean:
+            logger.warning("Recovering %d logs of %s after an unclean stop", len(each.paths), each.directory.path)
     return found
 
 
@@ -345,9 +577,9 @@ def load_found(
     logs: "LogManager",
     found: Sequence[Found],
     config_of: Callable[[str], LogConfig],
-    recovered: Collection[TopicPartition] = (),
+    recovered: Collection[str] = (),
 ) -> None:
-    """Open the partitions found, without reading those in ``recovered`` again. See ``LogManager.load``."""
+    """Open the partitions found, without reading those in the folders ``recovered`` again. See ``LogManager.load``."""
     for each in found:
         _load_directory(logs, each, config_of, recovered)
     logs.directories.check_one_works()
@@ -356,7 +588,7 @@ def load_found(
 def _survey(logs: "LogManager", directory: DataDirectory) -> Found | None:
     try:
         clean = directory.is_clean()
-        return Found(directory, clean, directory.read_checkpoints(clean=clean), *directory.list_partitions())
+        return Found(directory, clean, directory.read_checkpoints(clean=clean), directory.list_partitions())
     except OSError as error:
         logs.fail(directory, error)
         return None
@@ -364,7 +596,7 @@ def _survey(logs: "LogManager", directory: DataDirectory) -> Found | None:
 
 def _name_missing(found: list[Found]) -> None:
     """Log the partitions that have a recovery point and no folder."""
-    there = {partition for each in found for partition in each.partitions}
+    there = {partition for each in found for partition, _ in each.paths}
     for each in found:
         for partition, checkpointed in each.checkpoints.items():
             if checkpointed.recovery_point > 0 and partition not in there:
@@ -388,20 +620,40 @@ def _refuse_twins(found: list[Found]) -> None:
                 )
 
 
+def _keep_one_copy(found: list[Found]) -> None:
+    """Drop a partition's second future replica, and one in the current log's directory; a start would go on with both.
+
+    Both are copies. Apache Kafka refuses two future replicas of a partition.
+    """
+    kept: set[TopicPartition] = set()
+    for each in found:
+        for partition, path in list(each.folders.futures.items()):
+            if partition in kept or partition in each.partitions:
+                logger.warning("%s is removed: there is a better copy of %s", path, partition)
+                del each.folders.futures[partition]
+                each.folders.leftovers.append(path)
+            else:
+                kept.add(partition)
+
+
 def _load_directory(
     logs: "LogManager",
     found: Found,
     config_of: Callable[[str], LogConfig],
-    recovered: Collection[TopicPartition],
+    recovered: Collection[str],
 ) -> None:
     directory = found.directory
     try:
         directory.remove_clean_marker()
-        for partition in found.partitions:
-            checkpointed = found.checkpointed(partition)
-            if partition in recovered:
+        for partition, path in found.paths:
+            config, checkpointed = config_of(partition.topic), found.checkpointed(partition)
+            if path in recovered:
                 checkpointed = checkpointed._replace(recovered=True)
-            logs.open(directory, partition, config_of(partition.topic), checkpointed)
+            if partition in found.folders.futures:
+                logs.open_future(directory, path, partition, config, checkpointed)
+                logger.info("%s is being moved to %s; copying goes on", partition, directory.path)
+            else:
+                logs.open(directory, partition, config, checkpointed)
         lower_all_checkpoints(logs)
     except OSError as error:
         logs.fail(directory, error)
@@ -410,7 +662,7 @@ def _load_directory(
             raise
         logs.fail(directory, error.__cause__)
     else:
-        for path in found.leftovers:
+        for path in found.folders.leftovers:
             logs.remove_later(path)
 
 
@@ -445,7 +697,7 @@ def lower_all_checkpoints(logs: "LogManager") -> None:
 
     Raises ``OSError``.
     """
-    for log in logs.all_logs():
+    for log in (*logs.all_logs(), *logs.future_logs()):
         lower_checkpoints(logs, log)
 
 

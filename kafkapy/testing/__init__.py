@@ -1,7 +1,7 @@
 """A Kafka broker inside a test's own process, with helpers for assertions.
 
-``Broker`` and ``AsyncBroker`` start one (``docs/testing.md`` shows how); ``plugin`` is the pytest plugin. This package
-imports the broker at the first access to one of its names.
+``Broker`` and ``AsyncBroker`` start one, ``Cluster`` and ``AsyncCluster`` several (``docs/testing.md`` shows how);
+``plugin`` is the pytest plugin. This package imports the broker at the first access to one of its names.
 """
 
 from importlib import import_module
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from kafkapy.testing.async_broker import AsyncBroker
+    from kafkapy.testing.async_cluster import AsyncCluster
     from kafkapy.testing.broker import Broker
     from kafkapy.testing.cluster import Cluster
     from kafkapy.testing.errors import (
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from kafkapy.testing.records import TopicRecord
 
 __all__ = [
-    "Broker", "AsyncBroker", "Cluster", "TopicRecord", "GroupMember",
+    "Broker", "AsyncBroker", "Cluster", "AsyncCluster", "TopicRecord", "GroupMember",
     "Faults", "InvalidFaultError", "UnknownMemberError", "MovingClock",
     "TestingError", "BrokerStartError", "BrokerNotRunningError", "UnknownNameError", "RequestRefusedError",
     "NotInTimeError",
@@ -35,6 +36,7 @@ _MODULES: Final = {
     "Broker": "broker",
     "AsyncBroker": "async_broker",
     "Cluster": "cluster",
+    "AsyncCluster": "async_cluster",
     "TopicRecord": "records",
     "GroupMember": "groups",
     "Faults": "faults",

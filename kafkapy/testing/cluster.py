@@ -7,11 +7,9 @@ from typing import Any, Final, Self, TypeVar
 
 from kafkapy.records.record import Headers, Record
 from kafkapy.testing.broker import LIMIT_S, WAIT_S, Broker
-from kafkapy.testing.errors import BrokerNotRunningError, BrokerStartError
-from kafkapy.testing.hosted import HostedBroker
-from kafkapy.testing.hosted_cluster import HostedCluster
+from kafkapy.testing.cluster_surface import ClusterMember, ClusterSurface
+from kafkapy.testing.errors import BrokerNotRunningError
 from kafkapy.testing.loop_thread import LoopThread
-from kafkapy.testing.moving_clock import MovingClock
 from kafkapy.testing.records import RecordSelection, TopicRecord
 from kafkapy.testing.settings import texts
 from kafkapy.testing.topics import TopicShape
@@ -20,9 +18,10 @@ from kafkapy.types import NO_TIMESTAMP
 T = TypeVar("T")
 
 THREAD_NAME: Final = "kafkapy-cluster"
+NOT_STARTED: Final = "the cluster was not started: use it as `with Cluster() as cluster:`"
 
 
-class ClusterBroker(Broker):
+class ClusterBroker(ClusterMember, Broker):
     """One broker of a ``Cluster``, which starts and closes it; ``stop``, ``kill`` and ``start`` are for tests.
 
     When ``start``, ``stop`` or ``kill`` returns, the other brokers know of it, unless brokers are paused or separated.
@@ -30,25 +29,10 @@ class ClusterBroker(Broker):
     groups that it coordinates.
     """
 
-    @property
-    def id(self) -> int:
-        """``broker.id``, the place in ``Cluster.brokers``."""
-        assert self.host.broker_id is not None, "a cluster numbers its brokers"
-        return self.host.broker_id
-
-    @property
-    def host(self) -> HostedBroker:
-        """The broker on the event loop; for ``Cluster``."""
-        return self._host
-
-    def run_on(self, thread: LoopThread | None) -> None:
-        """Called by ``Cluster`` with its thread, and with None at its end."""
-        self._thread = thread
-
     def start(self) -> Self:
         """Start the broker again; does nothing while it runs."""
         if self._thread is None:
-            raise BrokerNotRunningError("the cluster was not started: use it as `with Cluster() as cluster:`")
+            raise BrokerNotRunningError(NOT_STARTED)
         self._call(self._host.start())
         return self
 
@@ -56,38 +40,20 @@ class ClusterBroker(Broker):
         """Stop the broker; its port and its records are kept until the cluster is closed."""
         self.stop()
 
-    def pause(self) -> None:
-        """Stop answering clients and brokers: requests wait until ``resume``. The broker stays in the cluster."""
-        self.faults.pause()
 
-    def resume(self) -> None:
-        """Answer again, waiting requests first."""
-        self.faults.resume()
-
-
-class Cluster:
+class Cluster(ClusterSurface[ClusterBroker]):
     """Brokers of one cluster on free loopback ports, in one thread of this process, closed at the end of the ``with``.
 
     ``settings`` are Kafka's keys of ``server.properties``, for all brokers; ``topics`` are names, or names with numbers
     of partitions, to create at the start. Unless ``settings`` say otherwise, topics are replicated on three brokers, or
-    on all if there are fewer. The metadata are in memory, the records in temporary directories; both end with the
-    cluster. All brokers have the same clock.
+    on all if there are fewer. Records and metadata are in the directory ``data``, which is kept, or else in temporary
+    ones and in memory. ``port`` is the first broker's; the others have the ones after it. All brokers have the same
+    clock.
 
     The ``with`` and ``start`` raise ``BrokerStartError``. All methods may be called from any thread.
     """
 
-    def __init__(
-        self,
-        brokers: int = 3,
-        settings: Mapping[str, object] | None = None,
-        *,
-        topics: Iterable[str] | Mapping[str, int] = (),
-    ) -> None:
-        if brokers < 1:
-            raise BrokerStartError(f"a cluster of {brokers} brokers can't be had: ask for at least one")
-        self.brokers: Final = tuple(ClusterBroker(settings) for _ in range(brokers))
-        self._hosted = HostedCluster((broker.host for broker in self.brokers), topics)
-        self._thread: LoopThread | None = None
+    kind = ClusterBroker
 
     def __enter__(self) -> Self:
         return self.start()
@@ -120,22 +86,7 @@ class Cluster:
             finally:
                 thread.close()
 
-    def _run_on(self, thread: LoopThread | None) -> None:
-        self._thread = thread
-        for broker in self.brokers:
-            broker.run_on(thread)
-
-    # addresses and roles
-
-    @property
-    def bootstrap(self) -> str:
-        """The addresses of all brokers, for the clients' ``bootstrap.servers``; the same after restarts."""
-        return ",".join(broker.bootstrap for broker in self.brokers)
-
-    @property
-    def clock(self) -> MovingClock:
-        """The clock of all brokers: ``clock.advance(ms)`` runs all timers that are due by then."""
-        return self._hosted.clock
+    # roles
 
     @property
     def controller(self) -> ClusterBroker:
@@ -241,11 +192,8 @@ class Cluster:
         finally:
             self.heal()
 
-    def _broker(self, host: HostedBroker) -> ClusterBroker:
-        return next(broker for broker in self.brokers if broker.host is host)
-
     def _call(self, coroutine: Coroutine[Any, Any, T], limit_s: float = LIMIT_S) -> T:
         if self._thread is None:
             coroutine.close()
-            raise BrokerNotRunningError("the cluster was not started: use it as `with Cluster() as cluster:`")
+            raise BrokerNotRunningError(NOT_STARTED)
         return self._thread.call(coroutine, limit_s)

@@ -1,4 +1,4 @@
-"""A local HTTP port over which tests in any language set faults and advance the clock of a broker.
+"""A local HTTP port over which tests in any language set faults and advance the clock of a broker, or of a cluster.
 
 It is off by default, and only on the loopback interface, since a program that can connect to it can disturb the
 broker's clients.
@@ -6,11 +6,12 @@ broker's clients.
 
 import asyncio
 import json
+from collections.abc import Awaitable, Coroutine
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 from kafkapy.config.listeners import EndPoint
-from kafkapy.network.listener import BACKLOG, bind
+from kafkapy.network.listener import BACKLOG, ListenError, bind
 from kafkapy.testing.control_http import (
     JSON,
     METHODS,
@@ -22,7 +23,7 @@ from kafkapy.testing.control_http import (
     read_head,
 )
 from kafkapy.testing.control_page import openapi, page
-from kafkapy.testing.control_routes import Controlled, answer
+from kafkapy.testing.control_routes import Answer, Controllable, answer
 from kafkapy.testing.port import HOST
 
 PATIENCE_S: Final = 10.0
@@ -31,15 +32,16 @@ MOST_CONNECTIONS: Final = 64
 
 
 class ControlPort:
-    """The port of one broker. Its socket is bound at once; it is served from ``start`` to ``stop``."""
+    """The port of one broker or cluster. Its socket is bound at once; it is served from ``start`` to ``stop``."""
 
-    def __init__(self, of: Controlled, port: int = 0) -> None:
+    def __init__(self, of: Controllable, port: int = 0) -> None:
         """Bind ``port``, or a free one if it is 0. Raises ``ListenError`` when it is in use."""
         self._of = of
         self._socket = bind(EndPoint("CONTROL", "PLAINTEXT", HOST, port))
         self.port: int = self._socket.getsockname()[1]
         self._server: asyncio.Server | None = None
         self.connections: set[_Exchange] = set()
+        self._working: set[asyncio.Task[None]] = set()
 
     @property
     def url(self) -> str:
@@ -47,12 +49,19 @@ class ControlPort:
         return f"http://{HOST}:{self.port}"
 
     async def start(self) -> None:
-        """Serve requests on the running loop."""
+        """Serve requests on the running loop. Raises ``ListenError`` if a broker of this process has the port."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Exchange(self), sock=self._socket, backlog=BACKLOG)
+        try:
+            self._server = await loop.create_server(lambda: _Exchange(self), sock=self._socket, backlog=BACKLOG)
+        except OSError as error:
+            raise ListenError(f"the control port {self.port} is the port of a broker; choose another one") from error
 
     async def stop(self) -> None:
-        """Close the port and its connections."""
+        """Close the port and its connections; work that is not done is cancelled."""
+        for work in self._working:
+            work.cancel()
+        if self._working:
+            await asyncio.wait(self._working)
         if self._server is None:
             self._socket.close()
         else:
@@ -61,17 +70,26 @@ class ControlPort:
                 connection.abort()
             await self._server.wait_closed()
 
-    def answer(self, head: Head, data: bytes) -> bytes:
-        """The answer to a whole request. Raises ``HttpError``."""
+    def work(self, answering: Coroutine[Any, Any, None]) -> None:
+        """Run ``answering`` until it is done, or the port stops."""
+        task = asyncio.ensure_future(answering)
+        self._working.add(task)
+        task.add_done_callback(self._working.discard)
+
+    def answer(self, head: Head, data: bytes) -> bytes | Awaitable[Answer]:
+        """The answer to a whole request, at once or as an awaitable. Raises ``HttpError``."""
         check_origin(head, self.port)
         if head.method not in METHODS:
             raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, f"the methods here are {', '.join(METHODS)}")
+        if len(self._working) >= MOST_CONNECTIONS:
+            raise HttpError(HTTPStatus.CONFLICT, f"{MOST_CONNECTIONS} requests are not answered yet: wait for them")
         request = read_body(head, data)
         if (request.method, request.path) == ("GET", "/"):
-            return encode_answer(HTTPStatus.OK, page(f"{HOST}:{self.port}").encode(), "text/html")
+            return encode_answer(HTTPStatus.OK, page(self._of, f"{HOST}:{self.port}").encode(), "text/html")
         if (request.method, request.path) == ("GET", "/openapi.json"):
-            return _json(HTTPStatus.OK, openapi())
-        return _json(*answer(self._of, request))
+            return _json(HTTPStatus.OK, openapi(self._of))
+        answered = answer(self._of, request)
+        return _json(*answered) if isinstance(answered, tuple) else answered
 
 
 class _Exchange(asyncio.Protocol):
@@ -99,6 +117,7 @@ class _Exchange(asyncio.Protocol):
         """See ``asyncio.BaseProtocol``."""
         if self._deadline is not None:
             self._deadline.cancel()
+        self._transport = None
         self._owner.connections.discard(self)
 
     def abort(self) -> None:
@@ -119,14 +138,37 @@ class _Exchange(asyncio.Protocol):
                 return
             answered = self._owner.answer(head, bytes(self._data[head.header_size : head.size]))
         except HttpError as error:
-            # Further bytes are read and ignored until the client closes: otherwise it would not get the answer.
-            self._is_answered = True
-            self._transport.write(_json(error.status, {"error": str(error)}))
-            self._transport.write_eof()
+            self._refuse(error)
             return
         self._is_answered = True
-        self._transport.write(answered)
-        self._transport.close()
+        if isinstance(answered, bytes):
+            self._answer(answered)
+        else:
+            assert self._deadline is not None, "it is set with the transport"
+            self._deadline.cancel()
+            self._owner.work(self._answer_later(answered))
+
+    async def _answer_later(self, answered: Awaitable[Answer]) -> None:
+        """Answer a request whose work takes time, however long; a client that disconnects does not end the work."""
+        try:
+            answer = _json(*await answered)
+        except HttpError as error:
+            self._deadline = asyncio.get_running_loop().call_later(PATIENCE_S, self.abort)
+            self._refuse(error)
+        else:
+            self._answer(answer)
+
+    def _answer(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+            self._transport.close()
+
+    def _refuse(self, error: HttpError) -> None:
+        # Further bytes are read and ignored until the client closes: otherwise it would not get the answer.
+        self._is_answered = True
+        if self._transport is not None:
+            self._transport.write(_json(error.status, {"error": str(error)}))
+            self._transport.write_eof()
 
 
 def _json(status: HTTPStatus, value: object) -> bytes:

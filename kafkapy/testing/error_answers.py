@@ -56,6 +56,12 @@ class AtVersion(Message):
         self.response.write(writer, self.version)
 
 
+_WITHOUT_PLACES: Final = {
+    *(ApiKey.METADATA, ApiKey.DESCRIBE_LOG_DIRS, ApiKey.API_VERSIONS, ApiKey.ALTER_REPLICA_LOG_DIRS),
+}
+"""APIs whose errors have a place of their own here."""
+
+
 class ErrorAnswer:
     """The answer of one rule to one request."""
 
@@ -80,6 +86,8 @@ class ErrorAnswer:
             return self.replacing(await result_of(handle(self._context, self._request)))
         if self._key == ApiKey.ADD_PARTITIONS_TO_TXN:
             return self._nothing_attempted()
+        if self._key == ApiKey.ALTER_REPLICA_LOG_DIRS:
+            return await self._without_moves(handle)
         refused = self._take_out(self._request, PLACES[self._key], _NOWHERE)
         place = PLACES[self._key][0]
         if self._key == ApiKey.PRODUCE and self._request.acks == 0:
@@ -110,6 +118,8 @@ class ErrorAnswer:
                 result.error_code, result.topics = self._code, []
         elif self._key == ApiKey.METADATA:
             self._replace_metadata(response)
+        elif self._key == ApiKey.ALTER_REPLICA_LOG_DIRS:
+            self._replace_moves(response)
         else:
             self._replace(response, PLACES[self._key], _NOWHERE)
             if self._key == ApiKey.FETCH:
@@ -191,6 +201,37 @@ class ErrorAnswer:
                 _release(item)
                 items[at] = self._blank(answered, item, self._code)
 
+    # moves between data directories, whose topics are in a list of directories that the response has not
+
+    async def _without_moves(self, handle: Handle) -> Message:
+        """Answer the request; the selected partitions are not moved."""
+        refused: dict[str, dict[int, None]] = {}
+        for directory in self._request.dirs:
+            for topic in directory.topics:
+                kept = []
+                for index in topic.partitions:
+                    if self._select(NamedResource(topic.name, index)):
+                        refused.setdefault(topic.name, {})[index] = None
+                    else:
+                        kept.append(index)
+                topic.partitions = kept
+        response: Any = await result_of(handle(self._context, self._request))
+        from kafkapy.protocol.messages.alter_replica_log_dirs import (  # rarely needed
+            AlterReplicaLogDirPartitionResult,
+            AlterReplicaLogDirTopicResult,
+        )
+
+        for name, indexes in refused.items():
+            rows = [AlterReplicaLogDirPartitionResult(index, self._code) for index in indexes]
+            response.results.append(AlterReplicaLogDirTopicResult(name, rows))
+        return response  # type: ignore[no-any-return]  # of the API's response class
+
+    def _replace_moves(self, response: Any) -> None:
+        for topic in response.results:
+            for row in topic.partitions:
+                if self._select(NamedResource(topic.topic_name, row.partition_index)):
+                    row.error_code = self._code
+
     # the reads
 
     def _replace_metadata(self, response: Any) -> None:
@@ -220,6 +261,7 @@ class ErrorAnswer:
             known = session.partitions.get(TopicPartition(named.topic, named.partition))
             if known is not None:
                 known.high_watermark = -1
+                session.is_due(TopicPartition(named.topic, named.partition))
 
 
 def refusing(rule: Rule, handle: Handle) -> Handle:
@@ -248,7 +290,7 @@ def _is_for_all(context: RequestContext, code: ErrorCode, select: Select) -> boo
         return version >= FIRST_OFFSET_FETCH_WITH_GROUP_ERROR and select(_NOWHERE)
     if key == ApiKey.OFFSET_DELETE:
         return select(_NOWHERE)
-    return key not in PLACES and key not in (ApiKey.METADATA, ApiKey.DESCRIBE_LOG_DIRS, ApiKey.API_VERSIONS)
+    return key not in PLACES and key not in _WITHOUT_PLACES
 
 
 async def result_of(result: Result) -> Any:

@@ -20,7 +20,7 @@ from kafkapy.testing.errors import BrokerNotRunningError, BrokerStartError
 from kafkapy.testing.faults import Faults
 from kafkapy.testing.moving_clock import MovingClock
 from kafkapy.testing.port import HOST, ReservedPort
-from kafkapy.testing.settings import TEST_DEFAULTS, config_for_test
+from kafkapy.testing.settings import config_for_test
 from kafkapy.testing.stamped_files import StampedFiles
 from kafkapy.testing.topics import TopicShape, create_topic, delete_topic
 
@@ -64,6 +64,7 @@ class HostedBroker:
         self._cluster = cluster
         self.broker_id = broker_id
         self.clock = cluster.clock
+        self._kept = cluster.data_of(broker_id)
 
     # addresses and state
 
@@ -138,11 +139,14 @@ class HostedBroker:
                 raise
             await self._settled()
 
-    async def stop(self) -> None:
-        """Stop cleanly: waiting requests are answered, logs are closed; does nothing if the broker is stopped."""
+    async def stop(self, *, moves_leaderships: bool = True) -> None:
+        """Stop cleanly: waiting requests are answered, logs are closed; does nothing if the broker is stopped.
+
+        ``moves_leaderships``: see ``BrokerServer.stop``.
+        """
         async with self._turn:
             if self._server is not None:
-                await self._stop()
+                await self._stop(moves_leaderships=moves_leaderships)
                 await self._settled()
 
     async def kill(self) -> None:
@@ -159,10 +163,10 @@ class HostedBroker:
             await self._close()
         self._turn = asyncio.Lock()  # for the next event loop
 
-    async def _stop(self) -> None:
+    async def _stop(self, *, moves_leaderships: bool = True) -> None:
         server, self._server = self._server, None
         if server is not None:
-            await server.stop()
+            await server.stop(moves_leaderships=moves_leaderships)
 
     async def _settled(self) -> None:
         """Wait until the other brokers of the cluster know that this one has started or stopped."""
@@ -218,5 +222,5 @@ class HostedBroker:
             return config_for_test(self._settings, data=self._directory, port=port)
         if "broker.id" in self._settings:
             raise BrokerStartError("broker.id is no setting of a cluster: its brokers are numbered from 0")
-        defaults = {**TEST_DEFAULTS, **self._cluster.defaults, "broker.id": str(self.broker_id)}
+        defaults = {**self._cluster.defaults, "broker.id": str(self.broker_id)}
         return config_for_test(self._settings, data=self._directory, port=port, defaults=defaults)

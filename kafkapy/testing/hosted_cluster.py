@@ -1,39 +1,56 @@
 """The brokers behind ``Cluster``; all methods run on their event loop."""
 
 import asyncio
+import os
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from itertools import combinations
 from typing import Final
 
 from kafkapy.clock import SystemClock
 from kafkapy.metadata.embedded import EmbeddedStore
-from kafkapy.metadata.image import MetadataImage
+from kafkapy.metadata.image import MetadataImage, PartitionInfo
 from kafkapy.records.record import Record
+from kafkapy.server.broker import START_FAILURES
 from kafkapy.testing import records
-from kafkapy.testing.errors import BrokerNotRunningError, NotInTimeError, unknown
+from kafkapy.testing.cluster_directory import ClusterDirectory
+from kafkapy.testing.errors import BrokerNotRunningError, BrokerStartError, NotInTimeError, unknown
 from kafkapy.testing.helpers import Helpers
 from kafkapy.testing.hosted import HostedBroker
 from kafkapy.testing.links import Links
 from kafkapy.testing.moving_clock import MovingClock
 from kafkapy.testing.records import RecordSelection, TopicRecord, place
 from kafkapy.testing.settings import cluster_defaults
-from kafkapy.testing.topics import TopicShape, create_topic, delete_topic
+from kafkapy.testing.topics import TopicShape, create_topic, delete_topic, elect_preferred_leaders
 from kafkapy.testing.waiting import LOOK_EVERY_MS, Deadline, until
 from kafkapy.types import TopicPartition
 
 SETTLED_S: Final = 30.0
 """How long a cluster may take to notice a start or a stop, or to elect a controller."""
+CATCH_UP_S: Final = 10.0
+"""How long the start of a cluster with kept data waits for the followers, before leaders are elected."""
 
 
 class HostedCluster:
-    """The brokers of one cluster, their metadata in memory, their clock, and the connections between them."""
+    """The brokers of one cluster, their metadata, their clock, and the connections between them.
 
-    def __init__(self, hosts: Iterable[HostedBroker], topics: Iterable[str] | Mapping[str, int]) -> None:
+    With ``data`` the records and the metadata are kept in that directory; without it both end with the cluster.
+    ``defaults`` are the settings of all brokers unless those of a broker say otherwise.
+    """
+
+    def __init__(
+        self,
+        hosts: Iterable[HostedBroker],
+        topics: Iterable[str] | Mapping[str, int] = (),
+        *,
+        data: str | os.PathLike[str] | None = None,
+        defaults: Mapping[str, str] | None = None,
+    ) -> None:
         self.hosts: Final = tuple(hosts)
         self.clock: Final = MovingClock()
         self.links: Final = Links()
-        self.defaults: Final = cluster_defaults(len(self.hosts))
+        self.directory: Final = None if data is None else ClusterDirectory(data)
+        self.defaults: Final = cluster_defaults(len(self.hosts)) if defaults is None else defaults
         self.store = EmbeddedStore(None, self.clock)
         self._topics: dict[str, int] = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
         self._is_closing = False
@@ -43,35 +60,76 @@ class HostedCluster:
     # lifecycle
 
     async def start(self) -> None:
-        """Start every broker, the first one as the controller, and create the topics."""
+        """Start every broker, the first one as the controller, and create the topics.
+
+        Raises ``BrokerStartError`` after releasing everything.
+        """
         async with AsyncExitStack() as on_failure:
             on_failure.push_async_callback(self.close)
+            has_data = await self._open_directory()
             first, *others = self.hosts
             await first.start()
             started = await asyncio.gather(*(host.start() for host in others), return_exceptions=True)
             for error in filter(None, started):
                 raise error
+            if has_data:
+                await self._elect_preferred_leaders()
             for topic, partitions in self._topics.items():
-                await self.create_topic(topic, TopicShape(partitions))
+                await self.create_topic(topic, TopicShape(partitions), exist_ok=has_data)
             on_failure.pop_all()
 
-    async def close(self) -> None:
+    async def _open_directory(self) -> bool:
+        """Open the kept metadata, if data are kept; return whether the cluster has been started before."""
+        if self.directory is None:
+            return False
+        try:
+            cluster_id = self.directory.open(len(self.hosts))
+            self.store = EmbeddedStore(self.directory.store_path, self.clock)
+            await self.store.open(cluster_id)
+        except START_FAILURES as error:
+            raise BrokerStartError(str(error)) from error
+        return cluster_id is not None
+
+    async def _elect_preferred_leaders(self) -> None:
+        """Give leadership back to the preferred replicas: the first broker led everything when it was alone."""
+        with suppress(NotInTimeError):  # replicas that need longer are elected by the controller's own check
+            await self.in_sync(None, CATCH_UP_S)
+        await elect_preferred_leaders((await self.controller()).requests)
+
+    async def close(self, *, cleanly: bool | None = None) -> None:
         """End every broker, the controller last, and release ports and directories; may be called repeatedly.
 
-        The brokers are killed: a clean stop moves leaderships, for which a test's paused brokers would be waited for.
+        ``cleanly`` closes the logs, so that the next start need not recover them; by default it is done where data are
+        kept. No leadership is moved for it: a test's paused brokers would be waited for, and the next start would find
+        all leaders on one broker.
         """
+        is_clean = self.directory is not None if cleanly is None else cleanly
         self._is_closing = True
-        controller = self._active()
+        controller = self.active
+        self.links.end()
+        if is_clean:
+            for host in self.running:
+                await host.services.controller.stop()
         async with AsyncExitStack() as ends:
             ends.push_async_callback(self._renew)
             for host in sorted(self.hosts, key=lambda host: host is not controller):
                 ends.push_async_callback(host.close)
-                ends.push_async_callback(host.kill)
+                ends.push_async_callback(self._stop if is_clean else HostedBroker.kill, host)
+
+    @staticmethod
+    async def _stop(host: HostedBroker) -> None:
+        await host.stop(moves_leaderships=False)
+
+    def data_of(self, broker_id: int) -> str | None:
+        """The directory that a broker's records are kept in, None for a temporary one."""
+        return None if self.directory is None else self.directory.broker_path(broker_id)
 
     async def _renew(self) -> None:
         """Be ready for another start, without the metadata of this one."""
         await self.store.close()
         self.store = EmbeddedStore(None, self.clock)
+        if self.directory is not None:
+            self.directory.close()
         self.links.heal()
         self._is_closing = False
 
@@ -81,6 +139,11 @@ class HostedCluster:
         return [host for host in self.hosts if host.is_running]
 
     # state
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses of all brokers."""
+        return ",".join(host.bootstrap for host in self.hosts)
 
     async def settled(self) -> None:
         """Wait until every running broker knows which brokers run; not while some are paused or separated."""
@@ -105,9 +168,11 @@ class HostedCluster:
         """The controller, once one is elected."""
         if not self.running:
             raise BrokerNotRunningError("all brokers of the cluster are stopped: start() one of them first")
-        return await until(self._active, Deadline(SETTLED_S), lambda: "no broker has become the controller")
+        return await until(lambda: self.active, Deadline(SETTLED_S), lambda: "no broker has become the controller")
 
-    def _active(self) -> HostedBroker | None:
+    @property
+    def active(self) -> HostedBroker | None:
+        """The controller if one is elected."""
         return next((host for host in self.running if host.services.controller.is_active), None)
 
     async def leader(self, topic: str, partition: int, timeout_s: float) -> HostedBroker:
@@ -129,7 +194,7 @@ class HostedCluster:
         return await until(look, Deadline(timeout_s), lambda: f"{topic}-{partition} has no leader that runs")
 
     def _image(self) -> MetadataImage | None:
-        active = self._active()
+        active = self.active
         return None if active is None else active.services.metadata.image
 
     async def coordinator(self, group: str, timeout_s: float) -> HostedBroker:
@@ -137,32 +202,40 @@ class HostedCluster:
         partition = (await self.controller()).services.group_coordinator.partition_for(group)
         return await self.leader("__consumer_offsets", partition, timeout_s)
 
+    def under_replicated(self, topic: str | None = None) -> dict[TopicPartition, PartitionInfo]:
+        """The partitions of a topic, or of all topics, with replicas that are not in sync; {} without a controller."""
+        image = self._image()
+        return {
+            TopicPartition(found.name, index): each
+            for found in (() if image is None else image.topics.values())
+            if topic in (None, found.name)
+            for index, each in found.partitions.items()
+            if set(each.isr) != set(each.replicas)
+        }
+
     async def in_sync(self, topic: str | None, timeout_s: float) -> None:
         """Wait until every replica of a topic, or of all topics, is in sync."""
 
-        def lagging() -> list[str]:
-            image = self._image()
-            if image is None:
-                return ["there is no controller"]
-            return [
-                f"{found.name}-{index} is in sync on {sorted(each.isr)} of {sorted(each.replicas)}"
-                for found in image.topics.values()
-                if topic in (None, found.name)
-                for index, each in found.partitions.items()
-                if set(each.isr) != set(each.replicas)
-            ]
+        def look() -> bool | None:
+            return None if self._image() is None or self.under_replicated(topic) else True
+
+        def failure() -> str:
+            if self._image() is None:
+                return "there is no controller"
+            found = list(self.under_replicated(topic).items())[:5]
+            return "; ".join(f"{name} is in sync on {sorted(it.isr)} of {sorted(it.replicas)}" for name, it in found)
 
         await self.controller()
         image = self._image()
         if topic is not None and image is not None and topic not in image.topics:
             raise unknown("topic", topic, image.topics)
-        await until(lambda: None if lagging() else True, Deadline(timeout_s), lambda: "; ".join(lagging()[:5]))
+        await until(look, Deadline(timeout_s), failure)
 
     # topics and records
 
-    async def create_topic(self, name: str, shape: TopicShape) -> None:
+    async def create_topic(self, name: str, shape: TopicShape, *, exist_ok: bool = False) -> None:
         """Create a topic; all brokers know it on return, as after ``settled``. Raises ``RequestRefusedError``."""
-        await create_topic((await self.controller()).requests, name, shape)
+        await create_topic((await self.controller()).requests, name, shape, exist_ok=exist_ok)
         await self._agree(lambda image: name in image.topics, f"not every broker knows topic {name!r}")
 
     async def delete_topic(self, name: str) -> None:

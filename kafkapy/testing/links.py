@@ -16,11 +16,18 @@ class Links:
     def __init__(self) -> None:
         self._broken: set[Link] = set()
         self._in_flight: Final[dict[Link, set[asyncio.Task[Message]]]] = {}
+        self.has_ended = False
+        """Whether the whole cluster ends, so that requests between brokers get no answer any more."""
 
     @property
     def are_broken(self) -> bool:
         """Whether any two brokers can't reach each other."""
         return bool(self._broken)
+
+    @property
+    def broken(self) -> list[list[int]]:
+        """The pairs of brokers that can't reach each other."""
+        return sorted(sorted(link) for link in self._broken)
 
     def is_broken(self, link: Link) -> bool:
         """Whether the two brokers can't reach each other."""
@@ -35,6 +42,14 @@ class Links:
     def heal(self) -> None:
         """Let all brokers reach each other; their next requests connect them again."""
         self._broken.clear()
+        self.has_ended = False
+
+    def end(self) -> None:
+        """Let requests between brokers wait until their senders stop, until ``heal``.
+
+        Brokers that stop one after another would log otherwise that they can't reach those that have stopped.
+        """
+        self.has_ended = True
 
     def began(self, link: Link, asking: "asyncio.Task[Message]") -> None:
         """Remember a request until it is answered, so that ``sever`` can cancel it."""
@@ -53,6 +68,8 @@ class LinkedChannel:
 
     async def send(self, broker_id: int, request: Message, version: int) -> Message:
         """See ``BrokerChannel.send``."""
+        if self._links.has_ended:
+            await _forever()
         link = frozenset((self._broker_id, broker_id))
         if self._links.is_broken(link):
             raise PeerUnreachableError(f"the test has separated broker {self._broker_id} from broker {broker_id}")
@@ -62,6 +79,13 @@ class LinkedChannel:
             await asyncio.wait([asking])
         finally:
             asking.cancel()
+        if self._links.has_ended and (asking.cancelled() or asking.exception() is not None):
+            await _forever()
         if asking.cancelled():
             raise PeerUnreachableError(f"the test has broken the connection to broker {broker_id}")
         return asking.result()
+
+
+async def _forever() -> None:
+    """Wait until the task is cancelled."""
+    await asyncio.get_running_loop().create_future()

@@ -29,7 +29,7 @@ class ReservedPort:
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 raise
             raise BrokerStartError(
-                f"port {port} of {HOST} is not available ({error.strerror}); choose another one, or none for a free one"
+                f"port {port} of {HOST} is not available ({error.strerror}); choose another one, or 0 for a free one"
             ) from error
         self.number: Final[int] = self._socket.getsockname()[1]
         if sys.platform != "linux":

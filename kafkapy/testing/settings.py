@@ -24,14 +24,22 @@ _CLUSTER_KEY: Final = "zookeeper.connect"
 _OWN: Final = {"log.dirs": "data=", "log.dir": "data=", "port": "port=", "host.name": "port=", "listeners": "port="}
 
 
-def cluster_defaults(brokers: int) -> dict[str, str]:
-    """The defaults of a cluster's brokers beside ``TEST_DEFAULTS``: replicas on up to three brokers, short pauses."""
+def replication_defaults(brokers: int) -> dict[str, str]:
+    """Settings for replicas on up to three brokers, of the internal topics too."""
     replicas = min(INTERNAL_REPLICAS, brokers)
     return {
         "default.replication.factor": str(replicas),
         "offsets.topic.replication.factor": str(replicas),
         "transaction.state.log.replication.factor": str(replicas),
         "transaction.state.log.min.isr": str(max(replicas - 1, 1)),
+    }
+
+
+def cluster_defaults(brokers: int) -> dict[str, str]:
+    """The defaults of a test's cluster: ``TEST_DEFAULTS``, replicas on up to three brokers, short pauses."""
+    return {
+        **TEST_DEFAULTS,
+        **replication_defaults(brokers),
         "replica.fetch.backoff.ms": "20",
         "replica.fetch.wait.max.ms": "100",
         "controlled.shutdown.retry.backoff.ms": "50",

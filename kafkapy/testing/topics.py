@@ -14,6 +14,9 @@ TIMEOUT_MS: Final = 30_000
 DEFAULT_REPLICATION: Final = -1
 """The replication factor of a CreateTopics request for that of ``default.replication.factor``."""
 
+PREFERRED: Final = 0
+"""``election_type`` of an ElectLeaders request."""
+
 
 class TopicShape(NamedTuple):
     """Partitions, replicas and settings of a new topic; without ``replication_factor`` its broker chooses it."""
@@ -54,3 +57,10 @@ async def delete_topic(requests: Requests, name: str) -> None:
     request = DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS)
     answer = (await requests.handle(request, 4)).responses[0]
     check(answer.error_code, None, f"topic {name!r} can't be deleted")
+
+
+async def elect_preferred_leaders(requests: Requests) -> None:
+    """Give the leadership of every partition to its preferred replica, where that is in sync."""
+    from kafkapy.protocol.messages.elect_leaders import ElectLeadersRequest  # only clusters need it
+
+    await requests.handle(ElectLeadersRequest(PREFERRED, None), 2)

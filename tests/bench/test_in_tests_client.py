@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from bench import in_tests
-from bench.brokers import LoadError
 from bench.in_tests import child
+from bench.measure import LoadError
 
 
 @pytest.mark.parametrize("kind", ["kafkapy", "mock"])

@@ -6,9 +6,10 @@ from typing import cast
 import pytest
 from confluent_kafka import KafkaException
 
-from bench.brokers import Arena, Contestant, LoadError
+from bench.brokers import Arena, Contestant
 from bench.in_tests import MOCK, InTests
 from bench.loads import Metrics
+from bench.measure import LoadError
 from bench.runner import Runner, peers_of, turns
 from bench.transactions import Transactions
 from compat_tests.process import BrokerError

@@ -15,7 +15,7 @@ from kafkapy.cli import app, options, start_options
 from tests.cli.conftest import Run
 
 GROUPS = {
-    "topics": ["list", "describe", "create", "delete", "alter"],
+    "topics": ["list", "describe", "create", "delete", "alter", "reassign", "elect"],
     "groups": ["list", "describe", "delete", "reset-offsets"],
     "configs": ["describe", "alter"],
     "metadata": ["export", "import"],
@@ -26,7 +26,17 @@ GROUPS = {
 def test_help_names_every_command_with_examples(run: Run) -> None:
     shown = run("--help")
     assert shown.code == 0
-    for name in ("start", "produce", "consume", *GROUPS, "Examples:", "--install-completion", "kafkapy start --data"):
+    for name in (
+        "start",
+        "cluster",
+        "brokers",
+        "produce",
+        "consume",
+        *GROUPS,
+        "Examples:",
+        "--install-completion",
+        "kafkapy start --data",
+    ):
         assert name in shown.out
 
 
@@ -41,7 +51,7 @@ def test_every_command_of_a_group_has_help_with_examples(run: Run, group: str, n
         assert f"kafkapy {group} {name}" in shown.out
 
 
-@pytest.mark.parametrize("name", ["produce", "consume"])
+@pytest.mark.parametrize("name", ["brokers", "produce", "consume"])
 def test_the_other_commands_have_help_with_examples(run: Run, name: str) -> None:
     shown = run(name, "-h")
     assert shown.code == 0
@@ -61,6 +71,8 @@ def test_start_is_part_of_help_and_completion(capsys: pytest.CaptureFixture[str]
         ("", {"start", "topics", "produce"}),
         ("topics ", {"list", "create"}),
         ("topics create --", {"--partitions", "--config"}),
+        ("cluster ", {"start"}),
+        ("cluster start --", {"--brokers", "--data", "--racks", "--control-port"}),
         ("start --", {"--data", "--port", "--config", "--ephemeral", "--log-level", "--log-json"}),
     ],
 )
@@ -92,7 +104,15 @@ def test_an_invalid_command_line_shows_the_usage(run: Run, words: list[str]) -> 
 
 
 @pytest.mark.parametrize(
-    "words", [["topics", "list"], ["groups", "list"], ["consume", "t"], ["configs", "describe", "brokers"]]
+    "words",
+    [
+        ["topics", "list"],
+        ["brokers"],
+        ["topics", "elect"],
+        ["groups", "list"],
+        ["consume", "t"],
+        ["configs", "describe", "brokers"],
+    ],
 )
 def test_an_unreachable_broker_is_reported_in_one_line(run: Run, words: list[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:

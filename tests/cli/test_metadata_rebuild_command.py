@@ -52,7 +52,7 @@ def test_lost_metadata_is_reported_and_rebuilt(run: Run, tmp_path: Path) -> None
     for name in NAMES:
         (tmp_path / "data" / name).unlink()
     before = _files(tmp_path)
-    with pytest.raises(StoreFileError, match=r"are missing or empty.*kafkapy metadata rebuild.*metadata import"):
+    with pytest.raises(StoreFileError, match=r"are missing or empty.*kafkapy metadata import.*metadata rebuild"):
         asyncio.run(_started(tmp_path))
     assert _files(tmp_path) == before
     planned = json.loads(run("metadata", "rebuild", "--data", f"{tmp_path}/data", "--dry-run", "--json").out)

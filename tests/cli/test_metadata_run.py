@@ -35,11 +35,13 @@ def server(monkeypatch: pytest.MonkeyPatch) -> FakeZooKeeper:
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     """The directory of a broker that has stopped."""
-    path = tmp_path / "data"
+    return _stopped(tmp_path / "data", "4")
 
+
+def _stopped(path: Path, broker_id: str) -> Path:
     async def start_and_stop() -> None:
         config = BrokerConfig.from_properties(
-            {"log.dirs": str(path), "listeners": "PLAINTEXT://127.0.0.1:0", "broker.id": "4"}
+            {"log.dirs": str(path), "listeners": "PLAINTEXT://127.0.0.1:0", "broker.id": broker_id}
         )
         async with BrokerServer(config, ManualClock(1)):
             pass
@@ -84,6 +86,28 @@ def test_metadata_is_exported_and_imported_again(run: Run, server: FakeZooKeeper
     assert "other   /controller_epoch" in shown.out
     imported = run("metadata", "import", "--data", f"{data}", "--zookeeper", CHROOT, "--overwrite")
     assert "written: 0 new nodes, 1 changed, 0 removed" in imported.out
+
+
+def test_a_generated_broker_id_stays_in_the_directory_and_is_not_generated_again(
+    run: Run, server: FakeZooKeeper, tmp_path: Path
+) -> None:
+    data = _stopped(tmp_path / "data", "-1")
+    done = run("metadata", "export", "--data", f"{data}", "--zookeeper", CHROOT)
+    assert "  no broker.id: meta.properties has the generated one, 1001\n" in done.out
+    assert server.tree.nodes["/kafka/brokers/seqid"].version == 1
+    assert run("metadata", "export", "--data", f"{data}", "--zookeeper", CHROOT, "--overwrite").code == 0
+    assert server.tree.nodes["/kafka/brokers/seqid"].version == 1
+
+
+def test_settings_that_an_export_leaves_out_are_named(run: Run, server: FakeZooKeeper, data: Path) -> None:
+    place = OwnPlace(str(data))
+    before = place.read()
+    own = MetadataTree({**before.nodes, "/config/topics/t": b'{"version":1,"config":{"kafkapy.flush":"ack"}}'})
+    place.write(own, changes(own, before), 1)
+    done = run("metadata", "export", "--data", f"{data}", "--zookeeper", CHROOT)
+    assert done.code == 0
+    assert "warning: left out, since Apache Kafka does not know them: kafkapy.flush of topics t." in done.err
+    assert "warning" not in run("metadata", "export", "--data", f"{data}", "--file", f"{data}/m.json").err
 
 
 def test_metadata_is_exported_to_a_document_and_imported(run: Run, data: Path, tmp_path: Path) -> None:
@@ -206,7 +230,7 @@ def test_a_directory_in_use_is_refused(run: Run, data: Path) -> None:
 
 
 def test_concurrent_changes_of_the_target_are_detected(run: Run, server: FakeZooKeeper, data: Path) -> None:
-    server.meanwhile = lambda: server.put("/kafka/admin/another") if "/kafka/admin" in server.tree.nodes else None
+    server.meanwhile = lambda: server.ensure_path("/kafka/admin/another")
     server.put("/kafka/admin")
     noticed = run("metadata", "export", "--data", f"{data}", "--zookeeper", CHROOT)
     assert noticed.code == 1

@@ -143,7 +143,7 @@ def _refused(*arguments: str) -> subprocess.CompletedProcess[str]:
         (("--trace", "api=Prodce"), 1, "kafkapy: this broker serves no API 'Prodce'; did you mean 'Produce'?\n"),
         (("--trace", "num.partitions=4"), 1, "kafkapy: a trace can't be filtered by 'num.partitions=4'; write api=…"),
         (("--trace", "--trace-json"), 2, "not allowed with argument --trace"),
-        (("--control-port", "70000"), 2, "argument --control-port: invalid _port value"),
+        (("--control-port", "70000"), 2, "argument --control-port: invalid port value"),
     ],
 )
 def test_invalid_options_are_reported_in_one_line(arguments: tuple[str, ...], code: int, sentence: str) -> None:

@@ -68,7 +68,7 @@ def test_describe(run: Run) -> None:
     assert [partition["end_offset"] for partition in described["partitions"]] == [2, 0]
     assert described["partitions"][0]["in_sync"] == [0]
     table = run("topics", "describe", "t-shown").out
-    assert any(line.split() == ["0", "0", "0", "0", "0", "2"] for line in table.splitlines())
+    assert any(line.split() == ["0", "0", "0", "0", "no", "0", "2"] for line in table.splitlines())
     assert any(line.split() == ["segment.ms", "7"] for line in table.splitlines())
 
 

@@ -89,6 +89,13 @@ def test_a_file_that_shares_is_one_unit_of_each_target(tmp_path: Path) -> None:
     assert len(set(units)) == len({"- shared", "- single", "k-1 shared", "k-2 shared"}) + 4
 
 
+def test_a_target_may_begin_with_the_name_of_another(tmp_path: Path) -> None:
+    found = scheduler(tmp_path, [Node()])
+    both = ByTarget(found.config, None, ["k-1", "k-1-cluster"])
+    assert both._split_scope("single.py::test_a[k-1-cluster-x]") == "k-1-cluster single.py::test_a[k-1-cluster-x]"
+    assert both._split_scope("single.py::test_a[k-1-x]").startswith("k-1 ")
+
+
 @pytest.mark.parametrize("done", range(len(ALL)))
 @pytest.mark.parametrize("number", [0, 1])
 def test_other_processes_run_the_remaining_tests_of_a_dead_one(tmp_path: Path, done: int, number: int) -> None:

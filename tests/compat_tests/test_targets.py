@@ -53,6 +53,7 @@ def test_waits(broker):
         ("testcontainers:", "testcontainers: names no image"),
         ("testcontainers:two words", "names no image"),
         ("127.0.0.1:", "unknown target"),
+        ("kafka-4.1.0-cluster", "unknown target"),
     ],
 )
 def test_an_invalid_target_is_refused_in_one_line(target: str, said: str) -> None:
@@ -151,6 +152,49 @@ def test_a_missing_library_is_named(tmp_path: Path) -> None:
     run = run_suite(tmp_path, "-p", "blocked", suite="import aiokafka", environment=blocked)
     assert "skipped 1: -: aiokafka is not installed here (pip install aiokafka)" in run.stdout
     assert "Error" not in run.stdout
+
+
+MIXED = """
+import pytest
+
+def test_requests(broker):
+    raise AssertionError("this one is for a single broker")
+
+@pytest.mark.scenario("records", client="kcat")
+def test_scenario(broker):
+    assert len(broker.bootstrap.split(",")) == 3
+
+@pytest.mark.scenario("errors", client="kcat")
+@pytest.mark.one_broker(reason="why")
+def test_single(broker):
+    raise AssertionError("never called")
+
+@pytest.mark.clusters
+@pytest.mark.scenario("restart", client="kcat")
+def test_kills(broker):
+    for disturb in broker.disturbances(["__consumer_offsets"], ["some"]):
+        disturb()
+    assert broker.is_in_sync()
+
+def test_without():
+    pass
+"""
+
+
+@pytest.mark.slow
+def test_a_single_broker_is_not_killed_as_a_cluster_is(tmp_path: Path) -> None:
+    run = run_suite(tmp_path, "--target", "kafkapy", "-k", "kills or without", suite=MIXED)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "1 passed, 4 deselected" in run.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.java
+@pytest.mark.timeout(180)
+def test_a_cluster_is_the_target_of_scenarios_alone(tmp_path: Path) -> None:
+    run = run_suite(tmp_path, "--target", "kafkapy-cluster", "-v", suite=MIXED)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "3 passed, 2 deselected" in run.stdout
 
 
 def processes_in(directory: Path) -> list[list[str]]:

@@ -119,6 +119,7 @@ def test_bad_overrides_of_a_topic_are_refused(overrides: dict[str, str], code: i
         ({"num.io.threads": "100"}, "num.io.threads=100 must be between half and double of the current value 8"),
         ({"num.io.threads": "3"}, "must be between half and double"),
         ({"num.io.threads": "0"}, "must be at least 1"),
+        ({"num.replica.fetchers": "0"}, "num.replica.fetchers=0 must be at least 1"),
         ({"ssl.keystore.type": "JKS"}, "per listener, with the listener's prefix: Set(ssl.keystore.type)"),
     ],
 )
@@ -162,6 +163,16 @@ def test_subtract_removes_the_first_of_equal_items_for_each_value() -> None:
     key = "leader.replication.throttled.replicas"
     changed = changed_topic({key: "1:1,2:2,1:1,3:3,1:1"}, [Change(key, SUBTRACT, "1:1,3:3,1:1,4:4")])
     assert changed == {key: "2:2,1:1"}
+
+
+def test_a_list_grows_to_what_a_response_can_hold() -> None:
+    key = "leader.replication.throttled.replicas"
+    full = {key: ",".join(["0:1"] * 8000)}
+    assert changed_topic(full, [Change(key, APPEND, ",".join(["0:1"] * 191) + "2")])[key].endswith("0:12")
+    with pytest.raises(InvalidAlterationError, match="would have more than 32767 bytes"):
+        changed_topic(full, [Change(key, APPEND, ",".join(["0:1"] * 192) + "2")])
+    long = {key: ",".join(["0:1"] * 20_000)}  # written by another program
+    assert len(changed_topic(long, [Change(key, SUBTRACT, "0:1")])[key]) == 79_995
 
 
 def test_the_time_of_a_change_is_linear_in_the_length_of_lists() -> None:

@@ -65,9 +65,8 @@ def test_the_texts_of_exactly_the_unused_keys_say_so() -> None:
     sources += inspect.getsource(BrokerConfig)
     used = {name for name in BROKER_NAMES if f'"{name}"' in sources or name in BROKER_KEY_OF.values()}
     unused = set(BROKER_NAMES) - used - {"zookeeper.connect", "broker.id.generation.enable"}  # only rules read these
-    throttled = {"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
-    assert unused | throttled == UNUSED, "kafkapy/config/documentation.py: UNUSED names the keys without use"
-    for name in UNUSED - throttled - REFUSED_KEYS.keys():
+    assert unused == UNUSED, "kafkapy/config/documentation.py: UNUSED names the keys without use"
+    for name in UNUSED - REFUSED_KEYS.keys():
         assert "changes nothing" in str(broker_documentation(name)) or str(broker_documentation(name)).endswith(
             "kafkapy does not use this key."
         ), name

@@ -82,6 +82,14 @@ def test_consistent_values_are_accepted(properties: dict[str, str]) -> None:
         ({"zookeeper.ssl.client.enable": "true"}, "zookeeper.ssl.client.enable is set: kafkapy has no TLS yet"),
         ({"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}, "no access control yet"),
         ({"create.topic.policy.class.name": "a.B"}, "can't load Java classes"),
+        (
+            {"replica.selector.class": "a.B"},
+            "replica.selector.class is a.B: kafkapy can't load Java classes, it has only",
+        ),
+        (
+            {"zookeeper.connect": "h:1", "inter.broker.protocol.version": "2.5", "log.message.format.version": "2.5"},
+            "inter.broker.protocol.version is 2.5: in a cluster it must be at least 2.6-IV0",
+        ),
         ({"listeners": "SSL://127.0.0.1:9093"}, r"the listener SSL://127\.0\.0\.1:9093 uses SSL"),
         (
             {"listeners": "IN://:1", "listener.security.protocol.map": "IN:SASL_PLAINTEXT"},
@@ -96,7 +104,11 @@ def test_features_that_kafkapy_lacks_are_refused(properties: dict[str, str], mes
 
 @pytest.mark.parametrize(
     "properties",
-    [{}, {"listeners": "IN://:1", "listener.security.protocol.map": "IN:PLAINTEXT"}, {"zookeeper.connect": ""}],
+    [
+        {},
+        {"listeners": "IN://:1", "listener.security.protocol.map": "IN:PLAINTEXT"},
+        {"zookeeper.connect": "", "inter.broker.protocol.version": "0.10.2", "log.message.format.version": "0.10.2"},
+    ],
 )
 def test_features_that_kafkapy_has_are_accepted(properties: dict[str, str]) -> None:
     config = BrokerConfig.from_properties(properties)
@@ -105,6 +117,13 @@ def test_features_that_kafkapy_has_are_accepted(properties: dict[str, str]) -> N
 
 
 def test_a_cluster_on_a_zookeeper_is_accepted() -> None:
-    config = BrokerConfig.from_properties({"zookeeper.connect": "localhost:2181"})
+    config = BrokerConfig.from_properties(
+        {
+            "zookeeper.connect": "localhost:2181",
+            "inter.broker.protocol.version": "2.6-IV0",
+            "log.message.format.version": "2.6",
+            "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+        }
+    )
     check_built(config)
     assert not config.embedded_store

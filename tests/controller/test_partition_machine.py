@@ -41,7 +41,7 @@ class Setting:
         for partition in partitions:
             await ensure_path(self.session, PartitionStateZNode.path(partition), PartitionStateZNode.encode(state))
             self.context.leadership[partition] = state
-        self.machine.start_up()
+        await self.machine.start_up()
 
     def sent(self) -> list[str]:
         return [request_line(outgoing.request) for outgoing in finish(self.batch.take())]

@@ -9,6 +9,7 @@ import pytest
 from kafkapy import turns
 from kafkapy.controller.topics import NewTopic
 from kafkapy.metadata.embedded import EmbeddedStore
+from kafkapy.metadata.errors import NotControllerError
 from kafkapy.metadata.registration import BrokerIdTakenError
 from kafkapy.metadata.store import BadVersionError, Create, StoreClosedError, ensure_path
 from kafkapy.server import node
@@ -80,7 +81,7 @@ def test_another_broker_becomes_the_controller_and_learns_of_the_new_registratio
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("turns_before", [100, 600, 820, 850])
+@pytest.mark.parametrize("turns_before", [100, 600, 1150, 1209])
 def test_a_controller_whose_session_expires_writes_nothing_more(
     turns_before: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,7 +92,7 @@ def test_a_controller_whose_session_expires_writes_nothing_more(
         async with cluster(1) as started:
             broker = started.brokers[1]
             observer = started.store.session()
-            topics = [f"/brokers/topics/t{number}" for number in range(50)]
+            topics = [f"/brokers/topics/t{number}" for number in range(100)]
             await observer.multi([Create(path, b'{"version":2,"partitions":{"0":[1]}}') for path in topics])
             for _ in range(turns_before):
                 await asyncio.sleep(0)
@@ -100,7 +101,7 @@ def test_a_controller_whose_session_expires_writes_nothing_more(
             assert None in made
             started.forget()
             broker.session.renew()
-            await until(lambda: len(broker.node.cache.image.topics) == 50)
+            await until(lambda: len(broker.node.cache.image.topics) == 100)
             paths = [write.path for write in started.writes]
             assert paths.index("/brokers/ids/1") < paths.index("/controller")
             written = [path for path in paths if path.startswith("/brokers/topics")]
@@ -283,5 +284,21 @@ def test_a_broker_stops_although_its_store_does_not_answer(monkeypatch: pytest.M
         clock.advance(STORE_PATIENCE_MS)
         await asyncio.wait_for(stopping, 5)
         await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_controller_can_stop_while_its_session_expires() -> None:
+    async def main() -> None:
+        async with cluster(1) as started:
+            controller = started.controller.node.controller
+            asked = asyncio.create_task(controller.ask("a wait without end", lambda _: asyncio.Event().wait()))
+            await asyncio.sleep(0)
+            stopping = asyncio.create_task(controller.stop())
+            await asyncio.sleep(0)
+            controller.session_expired()
+            await stopping
+            with pytest.raises(NotControllerError):
+                await asked
 
     asyncio.run(main())

@@ -15,6 +15,8 @@ from kafkapy.protocol.messages.leader_and_isr import (
 )
 from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkapy.protocol.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
@@ -86,6 +88,7 @@ def _update_metadata(started: Cluster) -> UpdateMetadataRequest:
     return UpdateMetadataRequest(
         controller_epoch=fence.controller_epoch,
         broker_epoch=fence.broker_epoch,
+        live_brokers=[UpdateMetadataBroker(1, endpoints=[UpdateMetadataEndpoint(9092, "h", "PLAINTEXT", 0)])],
         topic_states=[UpdateMetadataTopicState(topic_name="t", partition_states=states)],
     )
 

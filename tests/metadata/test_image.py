@@ -103,3 +103,14 @@ def test_waits_for_the_image_end_at_a_change_or_the_time_out() -> None:
         assert clock.pending_timers() == 0
 
     asyncio.run(main())
+
+
+def test_racks_are_those_of_live_replicas_with_the_listener() -> None:
+    cache = MetadataCache()
+    place = TopicPartition("t", 0)
+    assert cache.racks(place, "INSIDE") == {}
+    _apply(cache, _request(_state(0, leader=1), brokers=(1, 3)))
+    assert cache.racks(place, "INSIDE") == {1: "r"}
+    assert cache.racks(place, "OUTSIDE") == {}
+    _apply(cache, _request(brokers=(1, 2, 3)))
+    assert cache.racks(place, "INSIDE") == {1: "r", 2: "r"}

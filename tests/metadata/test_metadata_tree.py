@@ -94,7 +94,14 @@ def test_kafkapys_own_keys_are_not_exported_to_kafka() -> None:
     path = "/config/topics/flights"
     ours = MetadataTree({**NODES, path: ConfigZNode.encode({"cleanup.policy": "compact", "kafkapy.flush": "ack"})})
     assert ours.for_kafka().configs("topics") == {"flights": {"cleanup.policy": "compact"}}
+    assert ours.own_keys() == ["kafkapy.flush of topics flights"]
     assert dict(tree().for_kafka().nodes) == dict(tree().nodes)
+    assert tree().own_keys() == []
+
+
+@pytest.mark.parametrize(("ids", "sequence"), [([1004, 7], 4), ([1001], 1), ([7], 1), ([], 1)])
+def test_ids_of_brokers_are_not_generated_again(ids: list[int], sequence: int) -> None:
+    assert tree().with_ids_taken(ids, 1000).broker_id_sequence == sequence
 
 
 def test_own_keys_return_to_the_existing_nodes() -> None:

@@ -73,6 +73,17 @@ def test_large_trees_are_written_in_several_multis(server: FakeZooKeeper) -> Non
     assert changes(large, _read()) == []
 
 
+def test_no_broker_starts_on_a_part_of_the_tree(server: FakeZooKeeper) -> None:
+    """The cluster's id and the controller epoch, which a start checks, come when all else is there."""
+    server.meanwhile = lambda: seen.append(set(server.tree.nodes))
+    seen: list[set[str]] = []
+    _write(MetadataTree(NODES, 3))
+    last = {"/kafka/cluster/id", "/kafka/controller_epoch"}
+    (before,) = (each for each in seen if not each & last and f"/kafka{max(NODES)}" in each)
+    assert set(server.tree.nodes) - before == last
+    assert server.tree.nodes["/kafka/brokers/seqid"].version == 3
+
+
 def test_somebody_else_who_writes_is_noticed(server: FakeZooKeeper) -> None:
     with connected(ZooKeeperAddress(SERVERS, "")) as there:
         found = changes(tree(), there.read())

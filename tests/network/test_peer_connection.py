@@ -11,7 +11,7 @@ import pytest
 
 from kafkapy.controller.requests import Outgoing, PeerQueues
 from kafkapy.network.peer import LocalChannel, PeerUnreachableError
-from kafkapy.network.peer_connection import BACKOFF_JITTER, PeerSettings, PeerTimes, RemoteBrokers
+from kafkapy.network.peer_connection import BACKOFF_JITTER, INLINE_STRUCTS, PeerSettings, PeerTimes, RemoteBrokers
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.client_core import ClientCore, Handshake
 from kafkapy.protocol.errors import ErrorCode
@@ -19,7 +19,7 @@ from kafkapy.protocol.headers import RequestHeader, read_request_header, write_r
 from kafkapy.protocol.message import Message, ProtocolError
 from kafkapy.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kafkapy.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kafkapy.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from kafkapy.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -438,3 +438,26 @@ def test_the_controllers_queue_to_one_broker_is_not_delayed_by_another() -> None
             queues.remove_all()
 
     run(scenario())
+
+
+def test_a_large_request_is_encoded_beside_the_loop() -> None:
+    async def main() -> None:
+        encoded: list[int] = []
+
+        async def compute(encode: Callable[[], bytes]) -> bytes:
+            frame = await asyncio.to_thread(encode)
+            encoded.append(len(frame))
+            return frame
+
+        async def describes(served: Served) -> None:
+            while True:
+                await served.answer(MetadataResponse())
+
+        async with peers(describes, settings=SETTINGS._replace(compute=compute)) as found:
+            for count in (1, INLINE_STRUCTS + 1, 1):
+                names = [MetadataRequestTopic(name="t")] * count
+                assert await found.channel.send(0, MetadataRequest(topics=names), 4) == MetadataResponse()
+            assert len(encoded) == 1
+            assert encoded[0] > INLINE_STRUCTS * len("\0\1t")
+
+    asyncio.run(main())

@@ -93,6 +93,13 @@ def test_rules_of_kafkas_encoder_apply_to_batches_that_are_encoded_again(
             validate(data, policy(compression=1))
 
 
+def test_a_transactions_batch_without_a_producer_is_kept_but_not_encoded_again() -> None:
+    data = encode_batch(TWO, is_transactional=True)
+    assert validate(data).header.is_transactional
+    with pytest.raises(errors.InvalidRecordError, match="no producer id"):
+        validate(data, policy(compression=1))
+
+
 def test_timestamps_below_minus_one_are_kept_but_not_encoded_again() -> None:
     data = encode_batch([Record(b"k", b"v", -2), Record(b"k", b"v", NOW)], compression=1)
     assert validate(data).max_timestamp == NOW

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.log_config import LogConfig
 from kafkapy.errors import BrokerError
 from kafkapy.network.peer import PeerUnreachableError
@@ -28,11 +29,13 @@ from kafkapy.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from kafkapy.replication.fetcher import FetcherSettings
+from kafkapy.replication.fetcher import FetcherContext, FetcherSettings
 from kafkapy.replication.fetchers import ReplicaFetchers
 from kafkapy.replication.fetching import FetchLimits, FetchWish, read_one
+from kafkapy.replication.throttle import ReplicationThrottles
 from kafkapy.storage.io.files import FileSlice
 from kafkapy.storage.log.log import Log
 from kafkapy.testing.clock import ManualClock
@@ -57,7 +60,7 @@ class Leader:
         self.requests: list[Message] = []
         self.answers: list[Answer] = []
         self.is_down = False
-        self._waiting: asyncio.Future[None] | None = None
+        self._waiting: list[asyncio.Future[None]] = []
 
     def lead(self, epoch: int = 0, isr: tuple[int, ...] = (LEADER, ME)) -> None:
         self.node.partition(leader=LEADER, epoch=epoch, isr=isr, replicas=(LEADER, ME))
@@ -68,9 +71,10 @@ class Leader:
         self.tell()
 
     def tell(self) -> None:
-        """Answer the fetch that waits for news."""
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(None)
+        """Answer the fetches that wait for news."""
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(None)
 
     @property
     def log(self) -> Log:
@@ -93,12 +97,14 @@ class Leader:
         return response
 
     async def _news(self, max_wait_ms: int) -> None:
-        self._waiting = asyncio.get_running_loop().create_future()
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiting)
         timer = self.node.clock.call_later(max_wait_ms, self.tell)
         try:
-            await self._waiting
+            await waiting
         finally:
             timer.cancel()
+            self._waiting.remove(waiting)
 
 
 def answer_from(node: Node, request: Message) -> Message:
@@ -145,16 +151,22 @@ def _read(node: Node, topic: str, asked: FetchPartition, replica_id: int) -> Par
 
 
 def _epochs_of(node: Node, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
-    (topic,) = request.topics
-    (asked,) = topic.partitions
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(topic.topic, [_epoch_of(node, topic.topic, asked) for asked in topic.partitions])
+            for topic in request.topics
+        ]
+    )
+
+
+def _epoch_of(node: Node, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
-        partition = node.replicas.partition(TopicPartition(topic.topic, asked.partition))
+        partition = node.replicas.partition(TopicPartition(topic, asked.partition))
         partition.check_leader(asked.current_leader_epoch)
         epoch, end = partition.log.leader_epochs.end_offset_for(asked.leader_epoch)
-        answer = EpochEndOffset(0, asked.partition, epoch, end)
+        return EpochEndOffset(0, asked.partition, epoch, end)
     except BrokerError as error:
-        answer = EpochEndOffset(error.error_code, asked.partition)
-    return OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult(topic.topic, [answer])])
+        return EpochEndOffset(error.error_code, asked.partition)
 
 
 def _offsets_of(node: Node, request: ListOffsetsRequest) -> ListOffsetsResponse:
@@ -188,6 +200,16 @@ def has_news(response: FetchResponse) -> bool:
     )
 
 
+def throttles(broker_id: int, clock: ManualClock, **keys: str) -> ReplicationThrottles:
+    """Those of a broker; keys with ``__`` for each dot."""
+    properties = {name.replace("__", "."): value for name, value in keys.items()}
+    return ReplicationThrottles(BrokerConfig.from_properties({"broker.id": str(broker_id), **properties}), clock)
+
+
+def fetcher_context(node: Node, limits: ReplicationThrottles, settings: FetcherSettings) -> FetcherContext:
+    return FetcherContext(node.clock, settings, node.replicas, limits.follower)
+
+
 class Pair:
     """A leader and a follower (broker 1) of ``t-0``, each with its log below ``path``."""
 
@@ -195,8 +217,12 @@ class Pair:
         self.node = Node(path / "follower", config)
         self.clock = self.node.clock
         self.leader = Leader(path / "leader", self.clock, config)
-        self.fetchers = ReplicaFetchers(ME, self.clock, SETTINGS, lambda _: self.leader)
+        self.throttles = throttles(ME, self.clock)
+        self.fetchers = ReplicaFetchers(ME, self.context(), lambda _: self.leader)
         self.node.replicas.follow_by(lambda: self.fetchers)
+
+    def context(self) -> FetcherContext:
+        return fetcher_context(self.node, self.throttles, SETTINGS)
 
     def follow(self, epoch: int = 0, leader: int = LEADER) -> None:
         self.node.replicas.become_leader_or_follower(

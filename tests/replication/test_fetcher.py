@@ -34,11 +34,12 @@ from kafkapy.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from kafkapy.replication import fetcher
-from kafkapy.replication.fetcher import BATCHES_IN_A_STEP, FetcherSettings
+from kafkapy.replication.copying import BATCHES_IN_A_STEP
+from kafkapy.replication.fetcher import FetcherSettings
 from kafkapy.replication.fetchers import ReplicaFetchers
 from kafkapy.types import TopicPartition
-from tests.replication.leader import BACKOFF_MS, LEADER, SETTINGS, Pair
-from tests.replication.logs import ME, TP, batch, state
+from tests.replication.leader import BACKOFF_MS, LEADER, SETTINGS, Pair, fetcher_context
+from tests.replication.logs import ME, TP, Node, batch, state
 from tests.storage.slow_flusher import SlowFlusher
 
 
@@ -170,10 +171,16 @@ def test_a_leader_that_can_not_be_reached_is_asked_again(tmp_path: Path, caplog:
 
 
 @pytest.mark.parametrize(
-    "code",
-    [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
+    ("code", "is_usual"),
+    [
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, False),
+        (ErrorCode.UNKNOWN_LEADER_EPOCH, True),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False),
+    ],
 )
-def test_errors_of_a_leader_that_does_not_know_yet_are_tried_again(tmp_path: Path, code: int) -> None:
+def test_errors_of_a_leader_that_does_not_know_yet_are_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, code: int, is_usual: bool
+) -> None:
     async def scenario(pair: Pair) -> None:
         pair.leader.append()
         pair.leader.answers = [fetched(error_code=code)]
@@ -185,6 +192,7 @@ def test_errors_of_a_leader_that_does_not_know_yet_are_tried_again(tmp_path: Pat
         assert pair.has_the_same
 
     run(tmp_path, scenario)
+    assert bool([each for each in caplog.records if each.levelname == "WARNING"]) is not is_usual
 
 
 def test_a_fenced_partition_waits_for_the_next_epoch(tmp_path: Path) -> None:
@@ -592,6 +600,27 @@ def test_a_restart_that_the_disk_refuses_is_tried_again(tmp_path: Path, monkeypa
     run(tmp_path, scenario)
 
 
+def test_a_response_that_comes_after_the_leader_epoch_ends_the_session(tmp_path: Path) -> None:
+    """The leader takes what it has answered for known: in this session it would not name the high watermark again."""
+
+    async def scenario(pair: Pair) -> None:
+        late: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        answer = fetched()(FetchRequest())
+        assert isinstance(answer, FetchResponse)
+        answer.session_id = 7
+        pair.leader.answers = [lambda _: answer, lambda _: late]
+        pair.follow()
+        await pair.settle()
+        pair.leader.lead(epoch=1)
+        pair.follow(epoch=1)
+        late.set_result(answer)
+        await pair.settle()
+        fetches = [request for request in pair.leader.requests if isinstance(request, FetchRequest)]
+        assert [(each.session_id, each.session_epoch) for each in fetches[:3]] == [(0, 0), (7, 1), (7, 0)]
+
+    run(tmp_path, scenario)
+
+
 def test_with_flush_ack_the_next_fetch_waits_for_the_disk(tmp_path: Path) -> None:
     async def scenario(pair: Pair) -> None:
         flusher = SlowFlusher()
@@ -603,6 +632,26 @@ def test_with_flush_ack_the_next_fetch_waits_for_the_disk(tmp_path: Path) -> Non
         flusher.catch_up()
         await pair.settle()
         assert len(pair.leader.requests) == 2
+
+    run(tmp_path, scenario, LogConfig(kafkapy_flush="ack"))
+
+
+def test_with_flush_ack_a_follower_fetches_after_an_unclean_stop(tmp_path: Path) -> None:
+    """No fsync is running for the records that the start has recovered: following requests one."""
+
+    async def scenario(pair: Pair) -> None:
+        pair.leader.append(2)
+        pair.follow()
+        await pair.settle()
+        pair.fetchers.close()
+        pair.node.logs.abandon()
+        again = Node(tmp_path / "follower", LogConfig(kafkapy_flush="ack"), clock=pair.clock)
+        context = fetcher_context(again, pair.throttles, SETTINGS)
+        again.replicas.follow_by(lambda: ReplicaFetchers(ME, context, lambda _: pair.leader))
+        assert again.partition(leader=LEADER, epoch=0, isr=(LEADER, ME), replicas=(LEADER, ME)).log.log_end_offset == 2
+        pair.leader.append(1)
+        await pair.settle()
+        assert again.replicas.partitions[TP].log.log_end_offset == 3
 
     run(tmp_path, scenario, LogConfig(kafkapy_flush="ack"))
 
@@ -677,7 +726,7 @@ def test_partitions_are_shared_among_the_fetchers_of_a_leader(tmp_path: Path) ->
             clients.append(client_id)
             return pair.leader
 
-        fetchers = ReplicaFetchers(ME, pair.clock, SETTINGS, channel_of, per_leader=2)  # type: ignore[arg-type]
+        fetchers = ReplicaFetchers(ME, pair.context(), channel_of, per_leader=2)  # type: ignore[arg-type]
         pair.node.replicas.follow_by(lambda: fetchers)
         for index in range(4):
             pair.leader.answers.append(lambda _: None)
@@ -693,6 +742,51 @@ def test_partitions_are_shared_among_the_fetchers_of_a_leader(tmp_path: Path) ->
         assert {(0, 2), (1, 3)} <= {tuple(each) for each in asked} <= {(0, 2), (1, 3), (0,)}
         assert clients == ["broker-1-fetcher-0", "broker-1-fetcher-1"]
         fetchers.close()
+        await pair.settle()
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1), (2, 3)])
+def test_the_number_of_fetchers_changes_and_nothing_is_lost(tmp_path: Path, before: int, after: int) -> None:
+    async def scenario(pair: Pair) -> None:
+        clients: list[str] = []
+
+        def channel_of(client_id: str) -> object:
+            clients.append(client_id)
+            return pair.leader
+
+        fetchers = ReplicaFetchers(ME, pair.context(), channel_of, per_leader=before)  # type: ignore[arg-type]
+        pair.node.replicas.follow_by(lambda: fetchers)
+        places = [TopicPartition("t", index) for index in range(6)]
+        for node in (pair.leader.node, pair.node):
+            for place in places:
+                node.replicas.become_leader_or_follower(
+                    place, state(leader=LEADER, epoch=1, isr=(LEADER, ME), replicas=(LEADER, ME))
+                )
+
+        async def all_follow() -> None:
+            for place in places:
+                pair.leader.node.replicas.append(place, batch(3))
+            pair.clock.advance(500)
+            await pair.settle()
+            pair.clock.advance(500)
+            await pair.settle()
+            mine, leaders = (
+                [node.replicas.partitions[place].log.log_end_offset for place in places]
+                for node in (pair.node, pair.leader.node)
+            )
+            assert mine == leaders
+
+        await all_follow()
+        assert clients == [f"broker-1-fetcher-{number}" for number in range(before)]
+        fetchers.resize(after)
+        await all_follow()
+        fetchers.resize(before)
+        await all_follow()
+        assert clients == [f"broker-1-fetcher-{number}" for number in range(max(before, after))]
+        fetchers.close()
+        fetchers.resize(after)
         await pair.settle()
 
     run(tmp_path, scenario)

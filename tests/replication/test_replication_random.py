@@ -23,7 +23,7 @@ from kafkapy.replication.fetchers import ReplicaFetchers
 from kafkapy.replication.fetching import FetchLimits
 from kafkapy.replication.partition import LeaderAndIsrPartition, Partition
 from kafkapy.testing.clock import ManualClock
-from tests.replication.leader import answer_from, bytes_of, has_news
+from tests.replication.leader import answer_from, bytes_of, fetcher_context, has_news, throttles
 from tests.replication.logs import TP, Node, batch
 
 BROKERS = (1, 2, 3)
@@ -37,7 +37,7 @@ EVENTS = st.one_of(
     st.tuples(st.just("run"), st.sampled_from((1, WAIT_MS, 3 * WAIT_MS, LAG_MS))),
     st.tuples(st.just("step"), st.integers(1, 8)),
     st.tuples(
-        st.sampled_from(("kill", "restart", "cut", "heal", "deafen", "prefer", "answer", "checkpoint")),
+        st.sampled_from(("kill", "restart", "cut", "heal", "deafen", "prefer", "answer", "hurry", "checkpoint")),
         st.sampled_from(BROKERS),
     ),
 )  # fmt: skip
@@ -57,7 +57,8 @@ class Replica:
         node = Node(
             self.world.path / str(self.id), LogConfig(segment_bytes=500), broker_id=self.id, clock=self.world.clock
         )
-        self.fetchers = ReplicaFetchers(self.id, self.world.clock, settings, lambda _: self)
+        context = fetcher_context(node, throttles(self.id, node.clock), settings)
+        self.fetchers = ReplicaFetchers(self.id, context, lambda _: self)
         fetchers = self.fetchers
         node.replicas.follow_by(lambda: fetchers)
         node.replicas.change_isr_by(lambda: self)
@@ -93,8 +94,10 @@ class Replica:
         return leader
 
     def propose(self, partition: Partition, proposal: LeaderIsr) -> None:
-        """As ``IsrWriter``: the controller answers at another time."""
+        """As ``IsrWriter``: the controller answers at another time, or at once if it is in a hurry."""
         self.world.proposals.append((self, partition, proposal))
+        if self.world.is_hurried:
+            asyncio.get_running_loop().call_soon(self.world.answer)
 
 
 class World:
@@ -108,6 +111,9 @@ class World:
         self.deaf: set[int] = set()
         """Brokers that the controller does not reach."""
         self.proposals: list[tuple[Replica, Partition, LeaderIsr]] = []
+        self.is_hurried = False
+        self.lacking: list[int] = []
+        """Replicas that lacked committed records when they joined the in-sync set."""
         self.state = LeaderIsr(1, 0, BROKERS, 1, 0)
         self.committed = b""
         self.produced = 0
@@ -179,7 +185,12 @@ class World:
             ):
                 continue
             self.state = current._replace(isr=proposal.isr, zk_version=current.zk_version + 1)
+            self.lacking += [each for each in self.state.isr if self.lacks_committed(self.replicas[each])]
             replica.node.replicas.isr_written(partition, proposal, self.state)
+
+    def hurry(self, broker_id: int) -> None:
+        """Answer proposals at once from now on, or no longer."""
+        self.is_hurried = broker_id != BROKERS[0]
 
     # the rest
 
@@ -252,6 +263,19 @@ class World:
                 partition = replica.node.replicas.partitions[TP]
                 mine = self.content(partition, partition.log.high_watermark)
                 assert self.committed.startswith(mine), "a follower shows what was never committed"
+                if replica.id in self.state.isr:
+                    assert not self.lacks_committed(replica), "a replica in sync lacks what was committed"
+        assert not self.lacking, "a replica has joined the in-sync set without what was committed"
+
+    def lacks_committed(self, replica: Replica) -> bool:
+        """Whether a running replica has not all records that were below a leader's high watermark."""
+        if not replica.is_alive or self.unclean:
+            return False
+        partition = replica.node.replicas.partitions[TP]
+        leader = self.leader
+        if leader is not None:
+            self.committed = max(self.committed, self.content(leader, leader.log.high_watermark), key=len)
+        return not self.content(partition, partition.log.log_end_offset).startswith(self.committed)
 
     async def end(self) -> None:
         """All is well again: every replica catches up and is in sync."""
@@ -287,6 +311,7 @@ def play(events: list[Event], *, unclean: bool) -> None:
             "deafen": world.deaf.add,
             "prefer": world.prefer,
             "answer": world.answer,
+            "hurry": world.hurry,
             "checkpoint": world.checkpoint,
         }
         for name, value in events:

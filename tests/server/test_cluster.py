@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.broker_config import BrokerConfig
-from kafkapy.metadata.store import StoreUnreachableError
+from kafkapy.metadata.exchange.exported import NotExportedError
+from kafkapy.metadata.exchange.metadata_changes import changes
+from kafkapy.metadata.exchange.metadata_file import metadata_path, read_file_tree, write_file_tree
+from kafkapy.metadata.exchange.metadata_tree import MetadataTree
+from kafkapy.metadata.store import Create, StoreFileError, StoreUnreachableError
 from kafkapy.metadata.znodes import ForeignDataError
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.handlers import ALL_APIS
@@ -104,3 +108,99 @@ def test_a_failed_start_leaves_no_connection_open(tmp_path: Path) -> None:
             await _broker(tmp_path, zookeeper, 1, zookeeper__connection__timeout__ms="50").start()
 
     run(scenario())
+
+
+def _alone(path: Path) -> BrokerServer:
+    """The broker of ``_broker`` without a ZooKeeper."""
+    properties = {"broker.id": "1", "log.dirs": str(path / "1"), "listeners": "PLAINTEXT://127.0.0.1:0"}
+    return BrokerServer(BrokerConfig.from_properties(properties))
+
+
+def _export(path: Path, zookeeper: ZooKeeperServer) -> MetadataTree:
+    """What ``kafkapy metadata export`` does for a ZooKeeper that is empty or has an older copy."""
+    tree = read_file_tree(metadata_path(str(path / "1")))
+    for each in ("/kafka", "/kafka/brokers"):
+        if each not in zookeeper.tree.nodes:
+            zookeeper.tree.apply([Create(each)], 1, 0)
+    for each, data in sorted(tree.nodes.items()):
+        if f"/kafka{each}" in zookeeper.tree.nodes:
+            zookeeper.tree.nodes[f"/kafka{each}"].data = data
+        else:
+            zookeeper.tree.apply([Create(f"/kafka{each}", data)], 1, 0)
+    return tree
+
+
+def test_a_broker_that_was_alone_continues_in_a_cluster_and_alone_again(tmp_path: Path) -> None:
+    """Its own store is set aside, so that no start without the ZooKeeper serves the metadata of before."""
+    store = metadata_path(str(tmp_path / "1"))
+
+    async def scenario() -> None:
+        async with ZooKeeperServer() as zookeeper:
+            async with _alone(tmp_path) as alone:
+                client = await Client.connect(alone)
+                await client.create_topic("t")
+                assert (await client.produce("t", batch(b"v"))).base_offset == 0
+            _export(tmp_path, zookeeper)
+            for _ in range(2):
+                async with _broker(tmp_path, zookeeper, 1) as joined:
+                    client = await Client.connect(joined)
+                    assert (await client.produce("t", batch(b"v"))).error_code == 0
+            with pytest.raises(StoreFileError, match=r"start with zookeeper\.connect, or run kafkapy metadata import"):
+                await _alone(tmp_path).start()
+            assert "t" in read_file_tree(f"{store}.exported").topics()
+            data = {path[6:]: node.data for path, node in zookeeper.tree.nodes.items() if path > "/kafka/"}
+            write_file_tree(store, MetadataTree(data), changes(MetadataTree(data), MetadataTree({})), 1)
+            async with _alone(tmp_path) as alone:
+                client = await Client.connect(alone)
+                assert (await client.produce("t", batch(b"v"))).base_offset == 3
+
+    run(scenario())
+
+
+def test_metadata_that_changed_after_the_export_are_not_left_behind(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with ZooKeeperServer() as zookeeper:
+            async with _alone(tmp_path):
+                pass
+            _export(tmp_path, zookeeper)
+            async with _alone(tmp_path) as alone:
+                await (await Client.connect(alone)).create_topic("later")
+            with pytest.raises(NotExportedError, match=r"newer \(controller epoch 2\) than the ZooKeeper \(1\)"):
+                await _broker(tmp_path, zookeeper, 1).start()
+            assert "/kafka/controller" not in zookeeper.tree.nodes
+            _export(tmp_path, zookeeper)
+            async with _broker(tmp_path, zookeeper, 1) as joined:
+                assert "later" in joined.services.metadata.image.topics
+
+    run(scenario())
+
+
+def _damage(store: Path) -> None:
+    for path in (store, store.with_suffix(".journal")):
+        path.write_bytes(b"damaged")
+
+
+@pytest.mark.parametrize("damage", ["file", "node", "epoch"])
+def test_own_metadata_that_cannot_be_compared_do_not_prevent_a_start(tmp_path: Path, damage: str) -> None:
+    store = Path(metadata_path(str(tmp_path / "1")))
+
+    async def scenario() -> None:
+        async with ZooKeeperServer() as zookeeper:
+            async with _alone(tmp_path):
+                pass
+            tree = _export(tmp_path, zookeeper)
+            if damage == "file":
+                _damage(store)
+            elif damage == "epoch":
+                other = MetadataTree({**tree.nodes, "/controller_epoch": b"foreign"})
+                write_file_tree(str(store), other, changes(other, tree), 1)
+            else:
+                zero = MetadataTree({**tree.nodes, "/controller_epoch": b"0"})
+                write_file_tree(str(store), zero, changes(zero, tree), 1)
+                del zookeeper.tree.nodes["/kafka/controller_epoch"]
+                zookeeper.tree.nodes["/kafka"].children.pop("controller_epoch")
+            async with _broker(tmp_path, zookeeper, 1):
+                pass
+
+    run(scenario())
+    assert not store.exists()

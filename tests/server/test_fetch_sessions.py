@@ -111,7 +111,7 @@ def test_partitions_are_added_changed_removed_and_reordered_in_a_session() -> No
     cache.forget(session, [third])
     assert list(session.wishes([third, second])) == [second]
     session.move_to_end(first)
-    assert list(session.partitions) == [second, TopicPartition("u", 0), first]
+    assert list(session.due) == [second, TopicPartition("u", 0), first]
     assert session.partitions[second].wish.offset == 7
 
 

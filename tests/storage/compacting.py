@@ -98,13 +98,14 @@ class InlinePool:
 
 
 class World:
-    """One data directory, its logs and its cleaner, on a clock that stands still."""
+    """A data directory (and ``other``), its logs and its cleaner, on a clock that stands still."""
 
-    def __init__(self, directory: Path, config: LogConfig = COMPACT, **keys: str) -> None:
+    def __init__(self, directory: Path, config: LogConfig = COMPACT, other: Path | None = None, **keys: str) -> None:
         self.directory = directory
         self.clock = ManualClock(START_MS)
         self.storage = Storage(self.clock)
-        self.logs = LogManager([str(directory)], config, self.clock, storage=self.storage)
+        paths = [str(path) for path in (directory, other) if path is not None]
+        self.logs = LogManager(paths, config, self.clock, storage=self.storage)
         self.logs.load()
         self.pool = InlinePool()
         self.posted: list[Callable[[], object]] = []

@@ -13,6 +13,7 @@ from kafkapy.config.log_config import LogConfig
 from kafkapy.storage.compaction import cleaner
 from kafkapy.storage.compaction.cleanable import Cleanable, examine
 from kafkapy.storage.compaction.cleaner import CleanerSettings, LogCleaner
+from kafkapy.storage.io.files import FileSlice
 from kafkapy.storage.io.worker_pool import WorkerDiedError, WorkerStartError
 from kafkapy.storage.log.log import Log
 from kafkapy.turns import finish
@@ -81,6 +82,59 @@ def test_a_restart_continues_from_the_checkpoint(world: World) -> None:
     again.compact()
     assert again.pool.requests[0]["first_dirty_offset"] == clean_to
     again.cleaner.stop()
+
+
+def test_a_log_is_not_compacted_while_it_is_moved_and_its_checkpoint_moves(tmp_path: Path) -> None:
+    world = World(tmp_path / "a", other=tmp_path / "b")
+    log = dirty_log(world)
+    world.compact()
+    assert checkpoint(world) == "0\n1\norders 0 4\n"
+    world.pool.is_held = True
+    append(log, (b"k0", b"w" * 900))
+    append(log, (b"k0", b"w" * 900))
+    world.compact()
+    assert world.logs.being_cleaned
+    world.logs.prefer(PARTITION, str(tmp_path / "b"))
+    future = world.logs.create_future(PARTITION)
+    assert future is not None
+    world.pool.run()
+    world.run_posted()
+    assert not world.logs.being_cleaned
+    jobs = len(world.pool.jobs)
+    world.compact()
+    assert len(world.pool.jobs) == jobs
+    while future.log_end_offset < log.log_end_offset:
+        records = log.read(future.log_end_offset, 1 << 20).records
+        assert isinstance(records, FileSlice)
+        future.append_as_follower(records.read())
+    future.truncate_to(0)
+    for segment in log.segments:
+        for _, _, content in segment.batches(0, segment.size):
+            future.append_as_follower(bytes(content))
+    assert checkpoint(world) == "0\n1\norders 0 4\n"
+    world.pool.is_held = False
+    world.logs.replace_with_future(PARTITION)
+    world.clock.advance(0)
+    assert checkpoint(world) == "0\n0\n"
+    assert (tmp_path / "b" / "cleaner-offset-checkpoint").read_text() == "0\n1\norders 0 4\n"
+    future.flush()
+    world.compact()
+    assert len(world.pool.jobs) == jobs + 1
+    assert world.pool.requests[-1]["directory"] == str(tmp_path / "b" / "orders-0")
+    assert world.pool.requests[-1]["first_dirty_offset"] == 4
+    world.cleaner.stop()
+
+
+def test_a_moved_log_without_a_clean_part_needs_no_checkpoint(tmp_path: Path) -> None:
+    world = World(tmp_path / "a", other=tmp_path / "b")
+    world.cleaner.start()
+    world.log()
+    world.logs.prefer(PARTITION, str(tmp_path / "b"))
+    world.logs.create_future(PARTITION)
+    world.logs.replace_with_future(PARTITION)
+    world.clock.advance(0)
+    assert not (tmp_path / "b" / "cleaner-offset-checkpoint").exists()
+    world.cleaner.stop()
 
 
 def test_the_dirtiest_log_is_first(world: World) -> None:

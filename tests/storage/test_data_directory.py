@@ -126,14 +126,22 @@ def test_an_unchanged_checkpoint_is_not_written_again(tmp_path: Path) -> None:
 
 
 def test_partitions_and_leftovers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    doomed = f"gone-0.{'0' * 32}-delete"
-    for name in ("a-0", doomed, f"b-0.{'0' * 32}-future"):
+    doomed, second = f"gone-0.{'0' * 32}-delete", f"b-0.{'1' * 32}-future"
+    future = f"b-0.{'0' * 32}-future"
+    for name in ("a-0", doomed, future, second):
         (tmp_path / name).mkdir()
     (tmp_path / "kafkapy-metadata.sqlite").touch()
-    assert _directory(tmp_path).list_partitions() == ([TopicPartition("a", 0)], [f"{tmp_path}/{doomed}"])
-    assert "-future, a partition that was being moved to this directory, is not used" in caplog.text
-    (tmp_path / "lost+found").mkdir()
-    with pytest.raises(ForeignDirectoryError, match=r"lost\+found is not a partition's folder"):
+    found = _directory(tmp_path).list_partitions()
+    assert found.partitions == [TopicPartition("a", 0)]
+    assert found.futures == {TopicPartition("b", 0): f"{tmp_path}/{future}"}
+    assert found.leftovers == [f"{tmp_path}/{second}", f"{tmp_path}/{doomed}"]
+    assert f"{tmp_path}/{second} is removed: {tmp_path}/{future} is another copy of it" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["lost+found", f"lost+found.{'0' * 32}-future", "a-0.1234-future", "a-0-future"])
+def test_a_folder_of_no_partition_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    with pytest.raises(ForeignDirectoryError, match=r"is not a partition's folder"):
         _directory(tmp_path).list_partitions()
 
 

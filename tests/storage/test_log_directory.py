@@ -112,25 +112,6 @@ def test_deletion_renames_now_and_removes_later(tmp_path: Path) -> None:
     assert not doomed.exists()
 
 
-def test_deleting_a_partition_renames_its_unfinished_copy(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Kafka would use the copy, with the old records, for a new partition of that name."""
-    copies = [tmp_path / "b" / f"t-{number}.{'0' * 32}-future" for number in range(4)]
-    for copy in copies:
-        copy.mkdir(parents=True)
-    manager, files, clock = _two_directories(tmp_path)
-    for number in range(4):
-        manager.get_or_create(TopicPartition("t", number))
-    copies[1].rmdir()
-    assert manager.delete(TopicPartition("t", 0))
-    assert manager.delete(TopicPartition("t", 1))
-    clock.advance(60_000)
-    assert not list(tmp_path.glob("b/t-0*"))
-    files.broken = str(copies[2])
-    assert manager.delete(TopicPartition("t", 2))
-    assert f"{copies[2]} can't be written" in caplog.text
-    assert [copy.exists() for copy in copies] == [False, False, True, True]
-
-
 def test_a_data_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(LogDirectoryError, match=r"file can't be used as a data directory: .* File exists"):

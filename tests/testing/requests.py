@@ -8,6 +8,7 @@ from typing import Any
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.constants import ResourceType
 from kafkapy.protocol.messages import request_class
+from kafkapy.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirTopic
 from kafkapy.protocol.messages.metadata import MetadataRequestTopic
 from kafkapy.protocol.places import PLACES, Place, Role
 from tests.server.harness import batch
@@ -24,6 +25,8 @@ def request_of(key: int, *, topic: str = TOPIC, partition: int = 0) -> Any:
     if key == ApiKey.PRODUCE:
         request.acks, request.timeout_ms = 1, 1000
         request.topic_data[0].partition_data[0].records = batch(b"x")
+    if key == ApiKey.ALTER_REPLICA_LOG_DIRS:
+        request.dirs = [AlterReplicaLogDir("/nowhere", [AlterReplicaLogDirTopic(topic, [partition])])]
     if key == ApiKey.LIST_OFFSETS:
         request.replica_id = -1
     if key == ApiKey.API_VERSIONS:
@@ -54,6 +57,8 @@ def errors_in(key: int, response: Any) -> list[int]:
     """The error codes of a response, from the fields that its API has for them."""
     if key == ApiKey.METADATA:
         return [topic.error_code for topic in response.topics]
+    if key == ApiKey.ALTER_REPLICA_LOG_DIRS:
+        return [row.error_code for topic in response.results for row in topic.partitions]
     if key == ApiKey.DESCRIBE_LOG_DIRS:
         return [result.error_code for result in response.results]
     if getattr(response, "error_code", 0):

@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from kafka import KafkaConsumer
 
 from kafkapy.testing import (
@@ -144,9 +145,99 @@ def test_a_cluster_that_can_not_start_says_why(settings: dict[str, object], prob
     assert not any(broker.is_running for broker in cluster.brokers)
 
 
-def test_a_cluster_without_brokers_is_refused() -> None:
-    with pytest.raises(BrokerStartError, match="a cluster of 0 brokers"):
-        Cluster(0)
+@pytest.mark.parametrize("brokers", [-1, 0, 65, 1000])
+def test_a_cluster_of_too_few_or_too_many_brokers_is_refused(brokers: int) -> None:
+    with pytest.raises(BrokerStartError, match=f"a cluster of {brokers} brokers can't be had: ask for 1 to 64"):
+        Cluster(brokers)
+
+
+def test_the_ports_follow_the_first_one() -> None:
+    with Cluster(1) as free:
+        port = free.brokers[0].port
+    with Cluster(1, port=port) as cluster:
+        assert cluster.bootstrap == f"127.0.0.1:{port}"
+        with pytest.raises(BrokerStartError, match=f"port {port} of 127.0.0.1 is not available"):
+            Cluster(2, port=port - 1).start()
+
+
+# kept data
+
+
+def test_kept_data_are_there_at_the_next_start(tmp_path: Path) -> None:
+    for restarts in range(3):
+        with Cluster(data=tmp_path / "kept", topics={"t": 3}) as cluster:
+            assert len(cluster.records("t")) == 3 * restarts
+            for partition in range(3):
+                cluster.produce("t", b"v", partition=partition)
+            assert {cluster.leader("t", partition).id for partition in range(3)} == {0, 1, 2}
+            if restarts:
+                assert cluster.coordinator("g").committed("g") == {("t", 0): 1}
+            else:
+                consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "g"})
+                consumer.commit(offsets=[TopicPartition("t", 0, 1)], asynchronous=False)
+                consumer.close()
+        names = {path.name for path in (tmp_path / "kept").iterdir()}
+        assert {"broker0", "broker1", "broker2", "kafkapy-metadata.sqlite"} <= names
+        assert all((tmp_path / "kept" / f"broker{at}" / ".kafka_cleanshutdown").exists() for at in range(3))
+
+
+def test_kept_data_survive_a_kill_and_a_paused_broker(tmp_path: Path) -> None:
+    with Cluster(data=tmp_path, topics=["t"]) as cluster:
+        cluster.produce("t", b"1")
+        cluster.leader("t").kill()
+        cluster.produce("t", b"2")
+        cluster.leader("t").pause()
+    with Cluster(data=tmp_path, topics=["t"]) as cluster:
+        assert values_of(cluster, "t") == [b"1", b"2"]
+
+
+def test_kept_data_of_a_cluster_can_be_used_by_more_brokers_but_not_by_fewer(tmp_path: Path) -> None:
+    with Cluster(2, data=tmp_path, topics=["t"]) as cluster:
+        cluster.produce("t", b"v")
+        with pytest.raises(BrokerStartError, match="is in use by another broker of this process"):
+            Cluster(2, data=tmp_path).start()
+    with pytest.raises(BrokerStartError, match="has the data of 2 brokers: a cluster of 1 would miss records, start 2"):
+        Cluster(1, data=tmp_path).start()
+    with Cluster(3, data=tmp_path) as cluster:
+        assert values_of(cluster, "t") == [b"v"]
+        cluster.create_topic("new", 3)
+        assert {cluster.leader("new", partition).id for partition in range(3)} == {0, 1, 2}
+
+
+def test_a_directory_that_is_not_a_clusters_is_refused(tmp_path: Path) -> None:
+    with Broker(data=tmp_path / "single"):
+        pass
+    with pytest.raises(BrokerStartError, match=r"single is the data directory of a single broker, by its meta"):
+        Cluster(data=tmp_path / "single").start()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BrokerStartError, match="file can't be used as a data directory: Not a directory"):
+        Cluster(data=tmp_path / "file").start()
+    with Cluster(1, data=tmp_path / "one"), Cluster(1, data=tmp_path / "two"):
+        pass
+    (tmp_path / "one" / "broker0").rename(tmp_path / "two" / "broker1")
+    with pytest.raises(BrokerStartError, match=r"broker1 belongs to cluster \S+ by its meta.properties"):
+        Cluster(2, data=tmp_path / "two").start()
+
+
+def test_a_single_broker_refuses_the_directory_of_a_cluster(tmp_path: Path) -> None:
+    with Cluster(2, data=tmp_path, topics=["t"]) as cluster:
+        cluster.produce("t", b"v")
+    with pytest.raises(BrokerStartError, match=r"broker0 is not a partition's folder"):
+        Broker(data=tmp_path).start()
+    with Cluster(2, data=tmp_path) as cluster:
+        assert values_of(cluster, "t") == [b"v"]
+
+
+def test_kept_data_without_their_metadata_are_refused(tmp_path: Path) -> None:
+    with Cluster(2, data=tmp_path):
+        pass
+    for path in tmp_path.glob("kafkapy-metadata*"):
+        path.unlink()
+    with pytest.raises(
+        BrokerStartError, match=r"kafkapy-metadata.sqlite and its journal are missing: they hold the topics"
+    ):
+        Cluster(2, data=tmp_path).start()
+    assert (tmp_path / "broker1" / "meta.properties").exists()
 
 
 def test_unknown_names_are_reported(shared: Cluster) -> None:

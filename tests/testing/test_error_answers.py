@@ -7,6 +7,11 @@ import pytest
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from kafkapy.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from kafkapy.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkapy.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkapy.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -61,6 +66,28 @@ def test_partitions_that_a_rule_does_not_select_are_handled(tmp_path: Path) -> N
             codes = {each.index: (each.error_code, each.base_offset) for each in topic.partition_responses}
             assert codes == {0: (0, 0), 1: (6, -1)}
             assert broker.services.replica_manager.partition(TopicPartition("a", 1)).log.log_end_offset == 0
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(("when", "moved"), [("before", [1]), ("after", [0, 1])])
+def test_replicas_that_a_rule_selects_are_not_moved(tmp_path: Path, when: str, moved: list[int]) -> None:
+    async def scenario() -> None:
+        async with faulty(tmp_path) as (faults, broker, client):
+            await client.create_topic("a", 2)
+            (directory,) = broker.services.log_manager.directories
+            topics = [AlterReplicaLogDirTopic("a", [0, 1])]
+            asked: list[int] = []
+            alter = broker.services.replica_manager.alter_log_dir
+            broker.services.replica_manager.alter_log_dir = (  # type: ignore[method-assign]  # notes what is asked for
+                lambda topic_partition, path: asked.append(topic_partition.partition) or alter(topic_partition, path)
+            )
+            faults.error("CLUSTER_AUTHORIZATION_FAILED", api="AlterReplicaLogDirs", topic="a", partition=0, when=when)
+            request = AlterReplicaLogDirsRequest([AlterReplicaLogDir(directory.absolute_path, topics)])
+            response = await client.ask(request, 1)
+            codes = {row.partition_index: row.error_code for topic in response.results for row in topic.partitions}
+            assert codes == {0: ErrorCode.CLUSTER_AUTHORIZATION_FAILED, 1: 0}
+            assert asked == moved
 
     run(scenario())
 

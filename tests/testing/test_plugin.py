@@ -85,6 +85,55 @@ def test_each_worker_of_xdist_has_its_own_broker(tmp_path: Path) -> None:
     assert len(brokers) == len({process for process, _ in brokers}) == len({address for _, address in brokers}) == 2
 
 
+CLUSTER = """
+import pytest
+
+def test_a_topic_of_its_own(kafka_cluster, kafka_cluster_topic):
+    assert kafka_cluster.brokers[1].topics() == {kafka_cluster_topic: 1}
+    kafka_cluster.leader(kafka_cluster_topic).kill()
+    kafka_cluster.brokers[0].faults.drop(api="Produce")
+
+@pytest.mark.kafka_topic(partitions=3)
+def test_separates_and_pauses(kafka_cluster, kafka_cluster_topic):
+    assert all(broker.topics() == {kafka_cluster_topic: 3} for broker in kafka_cluster.brokers)
+    kafka_cluster.separate([0])
+    kafka_cluster.brokers[1].pause()
+
+def test_separates(kafka_cluster):
+    kafka_cluster.separate([1])
+
+def test_all_is_well_again(kafka_cluster):
+    assert len(kafka_cluster.brokers) == 2
+    assert not any(broker.faults.rules or broker.faults.is_paused for broker in kafka_cluster.brokers)
+    kafka_cluster.create_topic("t", -1)
+    kafka_cluster.produce("t", b"v", partition=4)
+    kafka_cluster.wait_until_in_sync("t")
+"""
+
+
+def test_a_cluster_for_a_session(tmp_path: Path) -> None:
+    ini = "kafka_cluster_settings =\n    num.partitions = 5\nkafka_cluster_brokers = 2\n"
+    said, code, _ = run(tmp_path, tests=CLUSTER, ini=ini)
+    assert code == 0, said
+
+
+@pytest.mark.parametrize(
+    ("ini", "message"),
+    [
+        ("kafka_cluster_brokers = many\n", "kafka_cluster_brokers is 'many': write a number"),
+        ("kafka_cluster_brokers = 0\n", "kafka_cluster can't start: a cluster of 0 brokers can't be had"),
+        ("kafka_cluster_scope = forever\n", "kafka_cluster_scope is 'forever': write one of session"),
+        ("kafka_cluster_settings = num.partitions\n", "'num.partitions' is no setting of a Kafka broker"),
+        ("kafka_cluster_settings = num.partition=1\n", "kafka_cluster can't start: there is no configuration key"),
+    ],
+)
+def test_invalid_options_of_a_cluster_are_reported_in_one_line(tmp_path: Path, ini: str, message: str) -> None:
+    said, code, _ = run(tmp_path, tests=CLUSTER, ini=ini)
+    assert code != 0
+    assert message in said
+    assert "INTERNALERROR" not in said
+
+
 SETTINGS = """
 import pytest
 
@@ -149,3 +198,4 @@ def test_pytest_finds_the_installed_plugin(tmp_path: Path, pytestconfig: pytest.
     )  # fmt: skip
     assert "kafka_broker [session scope]" in shown.stdout
     assert "kafka_topic" in shown.stdout
+    assert "kafka_cluster [session scope]" in shown.stdout

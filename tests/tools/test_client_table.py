@@ -69,6 +69,17 @@ def test_targets_that_agree_share_a_cell() -> None:
     assert cell({}, TARGETS) == ""
 
 
+def test_clusters_have_a_table_of_their_own() -> None:
+    page = page_of(summary_of([*FOUND, result("test_x[1]", "kafkapy-cluster")], lambda _: "1.7"))
+    alone, _, on_clusters = page.partition("## Clients on three brokers")
+    assert "| kafkapy: 3<br>" in alone
+    assert "kafkapy-cluster" not in alone
+    assert "The same tests on kafkapy-cluster: " in on_clusters
+    row = ("1" if scenario == "admin" else "" for scenario in SCENARIOS)
+    assert f"| kcat 1.7 | {' | '.join(row)} |" in on_clusters
+    assert "three brokers" not in page_of(summary_of(FOUND))
+
+
 def test_a_page_says_what_differs_and_why() -> None:
     page = page_of(
         summary_of([*FOUND, result("test_v[1]", "kafka-3.9.1", DIFFERS, "a|b")], lambda _: "1.7")

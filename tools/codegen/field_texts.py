@@ -302,6 +302,10 @@ TEXTS: Final = {
     "documentation": "text about the key; null: not asked for",
     "config_operation": "0: set, 1: delete, 2: append to a list, 3: remove from a list",
     # log directories
+    "AlterReplicaLogDirsRequest.dirs": "one item for each log directory to which replicas are to be moved",
+    "AlterReplicaLogDir.path": "the directory's absolute path, as DescribeLogDirs answers it",
+    "AlterReplicaLogDirTopic.partitions": "numbers of the partitions",
+    "AlterReplicaLogDirsResponse.results": "one item for each topic",
     "DescribeLogDirsRequest.topics": "partitions to describe, by topic; null: all",
     "DescribableLogDirTopic.partitions": "numbers of the partitions",
     "DescribeLogDirsResponse.results": "one item for each log directory",

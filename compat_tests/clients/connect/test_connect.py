@@ -11,9 +11,10 @@ from compat_tests.clients.client import GroupState
 from compat_tests.clients.confluent_client import ConfluentClient
 from compat_tests.clients.connect.workers import Worker, append_lines, file_connectors, lines_of, wait_long
 from compat_tests.java_programs import MissingToolchainError
-from compat_tests.process import Broker, ChildProcess
+from compat_tests.own_broker import Mortal
+from compat_tests.process import Broker
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.together]
+pytestmark = [pytest.mark.timeout(240), pytest.mark.together, pytest.mark.long_on_clusters]
 
 LINES = 300
 RUNNING, PAUSED = ["RUNNING", "RUNNING"], ["PAUSED", "PAUSED"]
@@ -62,7 +63,7 @@ def test_a_standalone_worker_continues_after_a_restart(
 class Distributed:
     """A distributed worker on a broker of its own, with one source and one sink."""
 
-    def __init__(self, version: str, broker: ChildProcess, directory: Path) -> None:
+    def __init__(self, version: str, broker: Mortal, directory: Path) -> None:
         self.version = version
         self.broker = broker
         self.directory = directory
@@ -104,7 +105,7 @@ class Distributed:
 
 @pytest.fixture(scope="module")
 def distributed(
-    mortal: ChildProcess, connect_version: str, tmp_path_factory: pytest.TempPathFactory
+    mortal: Mortal, connect_version: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Distributed]:
     directory = tmp_path_factory.mktemp("connect")
     try:

@@ -10,10 +10,11 @@ from compat_tests.clients.confluent_client import ConfluentClient
 from compat_tests.clients.connect.workers import MirrorMaker, wait_long
 from compat_tests.java_programs import MissingToolchainError
 from compat_tests.kafkapy_process import KafkapyProcess
-from compat_tests.process import Broker, ChildProcess
+from compat_tests.own_broker import Mortal
+from compat_tests.process import Broker
 from compat_tests.real_kafka import RealKafka
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.together]
+pytestmark = [pytest.mark.timeout(240), pytest.mark.together, pytest.mark.long_on_clusters]
 
 CLIENT = "mirror-maker-{connect_version}"
 START_MS = 1_700_000_000_000
@@ -34,7 +35,7 @@ def _sent(first: int, count: int) -> list[Sent]:
 class Mirror:
     """Two brokers and MirrorMaker between them."""
 
-    def __init__(self, version: str, source: Broker, target: ChildProcess, name: str) -> None:
+    def __init__(self, version: str, source: Broker, target: Mortal, name: str) -> None:
         self.target = target
         self.topic, self.group = name, f"group-of-{name}"
         self.is_cautious = not version.startswith("2.")
@@ -89,7 +90,7 @@ class Mirror:
         )
 
 
-def _mirror(version: str, source: Broker, target: ChildProcess, name: str) -> Mirror:
+def _mirror(version: str, source: Broker, target: Mortal, name: str) -> Mirror:
     try:
         return Mirror(version, source, target, name)
     except MissingToolchainError as missing:
@@ -97,7 +98,7 @@ def _mirror(version: str, source: Broker, target: ChildProcess, name: str) -> Mi
 
 
 @pytest.fixture(scope="module")
-def mirror(broker: Broker, mortal: ChildProcess, connect_version: str, unique_name: str) -> Iterator[Mirror]:
+def mirror(broker: Broker, mortal: Mortal, connect_version: str, unique_name: str) -> Iterator[Mirror]:
     found = _mirror(connect_version, broker, mortal, unique_name)
     with found.process:
         yield found

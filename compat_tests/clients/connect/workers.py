@@ -26,11 +26,12 @@ SOONER = {
     "sync.topic.configs.interval.seconds": "1", "sync.group.offsets.interval.seconds": "1",
     "offset.flush.interval.ms": "500", "sync.group.offsets.enabled": "true",
 }  # fmt: skip
-ONE_BROKER = {
-    f"{what}.replication.factor": "1"
+BROKERS_DEFAULT = "-1"
+REPLICAS = {
+    f"{what}.replication.factor": BROKERS_DEFAULT
     for what in ("checkpoints.topic", "heartbeats.topic", "offset-syncs.topic", "offset.storage", "status.storage",
                  "config.storage")
-} | {"replication.factor": "1"}  # fmt: skip
+} | {"replication.factor": BROKERS_DEFAULT}  # fmt: skip
 
 
 def wait_long(condition: Callable[[], bool], what: str) -> None:
@@ -88,7 +89,10 @@ class Worker(ConnectProcess):
         standalone = {"offset.storage.file.filename": str(directory / "offsets")}
         distributed = {"group.id": group or "", "offset.storage.partitions": "2", "status.storage.partitions": "2"}
         for kind in ("config", "offset", "status"):
-            distributed |= {f"{kind}.storage.topic": f"{group}-{kind}", f"{kind}.storage.replication.factor": "1"}
+            distributed |= {
+                f"{kind}.storage.topic": f"{group}-{kind}",
+                f"{kind}.storage.replication.factor": BROKERS_DEFAULT,
+            }
         files: dict[str, Mapping[str, str]] = {"worker": {}, **(connectors or {})}
         super().__init__(version, f"cli.Connect{'Distributed' if group else 'Standalone'}", files, directory)
         files["worker"] = {
@@ -159,14 +163,17 @@ class MirrorMaker(ConnectProcess):
             "offset.lag.max": "100" if version.startswith("2.") else "0",
             **START,
             **SOONER,
-            **ONE_BROKER,
+            **REPLICAS,
         }
         super().__init__(version, "mirror.MirrorMaker", {"mirror": properties})
 
 
 def file_connectors(name: str, topic: str, directory: Path) -> dict[str, dict[str, str]]:
     """A source that reads `<name>.in` into the topic, which it creates, and a sink that writes it to `<name>.out`."""
-    created = {"topic.creation.default.partitions": "1", "topic.creation.default.replication.factor": "1"}
+    created = {
+        "topic.creation.default.partitions": "1",
+        "topic.creation.default.replication.factor": BROKERS_DEFAULT,
+    }
     source = {"connector.class": "FileStreamSource", "file": str(directory / f"{name}.in"), "topic": topic, **created}
     sink = {"connector.class": "FileStreamSink", "file": str(directory / f"{name}.out"), "topics": topic}
     return {kind: {"name": f"{name}-{kind}", "tasks.max": "1", **each}

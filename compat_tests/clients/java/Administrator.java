@@ -34,7 +34,7 @@ final class Administrator {
             case "create_topic":
                 Map<String, String> settings = new HashMap<>();
                 question.get("configs").fields().forEachRemaining(each -> settings.put(each.getKey(), each.getValue().asText()));
-                NewTopic wanted = new NewTopic(topic, question.get("partitions").asInt(), (short) 1).configs(settings);
+                NewTopic wanted = new NewTopic(topic, question.get("partitions").asInt(), (short) -1).configs(settings);
                 return admin.createTopics(Collections.singleton(wanted)).all().get();
             case "delete_topic":
                 return admin.deleteTopics(Collections.singleton(topic)).all().get();

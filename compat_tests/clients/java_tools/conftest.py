@@ -7,6 +7,7 @@ import pytest
 
 from compat_tests.clients.java_tools.tools import Said, Tools
 from compat_tests.process import Broker
+from compat_tests.topics import wait_for_leaders
 
 AFTERWARDS = "test_afterwards.py"
 
@@ -33,6 +34,9 @@ class BrokerTools:
         self.tools = tools
         self.bootstrap = bootstrap
         self.version = tools.version
+        self.brokers = len(bootstrap.split(","))
+        self.in_sync_needed = min(self.brokers, 2)
+        """The broker's own min.insync.replicas."""
 
     def attempt(self, tool: str, *arguments: str, text: str = "") -> Said:
         """Runs the tool against the broker, with any exit code."""
@@ -51,6 +55,7 @@ class BrokerTools:
         """Creates a topic."""
         out = self.run("TopicCommand", "--create", "--topic", topic, "--partitions", f"{partitions}", *arguments)
         assert f"Created topic {topic}." in out
+        wait_for_leaders(self.bootstrap, topic, partitions)
 
     def fill(self, topic: str, values: list[str]) -> None:
         """Produces the values with the console producer."""

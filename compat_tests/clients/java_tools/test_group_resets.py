@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.clients.client import Sent, wait_until
+from compat_tests.clients.client import Sent
 from compat_tests.clients.confluent_client import ConfluentClient
 from compat_tests.clients.java_tools.conftest import BrokerTools
-from compat_tests.groups.wire import Wire, find_coordinator
+from compat_tests.topics import create_topic
 
 HOUR_MS = 3_600_000
 RECORDS = 10
@@ -31,8 +31,7 @@ class Reset:
         self.topic = topic
         self.group = f"group-of-{topic}"
         self.client = ConfluentClient(tools.bootstrap)
-        self.client.create_topic(topic, 2)
-        wait_until(lambda: self.client.topics().get(topic) == 2, "the topic")
+        create_topic(tools.bootstrap, topic, 2)
         now_ms = int(time.time() * 1000)
         self.times = [now_ms - (RECORDS - place) * HOUR_MS + HOUR_MS // 2 for place in range(RECORDS)]
         for partition in 0, 1:
@@ -40,8 +39,6 @@ class Reset:
                 Sent(b"%d" % place, timestamp=each, partition=partition) for place, each in enumerate(self.times)
             ]
             self.client.produce(topic, records)
-        with Wire(tools.bootstrap) as wire:
-            find_coordinator(wire, self.group)  # else librdkafka's first commit may wait for long
         self.commit(self.group)
 
     def commit(self, group: str, topic: str | None = None) -> None:

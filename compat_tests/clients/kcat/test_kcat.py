@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from compat_tests.clients.client import CODECS, START_MS, wait_until
+from compat_tests.clients.client import CODECS, START_MS
 from compat_tests.clients.confluent_client import ConfluentClient
 from compat_tests.process import Broker
+from compat_tests.topics import create_topic
 
 pytestmark = pytest.mark.scenario("records", client="kcat")
 
@@ -47,9 +48,7 @@ def kcat(broker: Broker) -> Kcat:
 @pytest.fixture
 def topic(broker: Broker, topic_name: str) -> str:
     """A fresh topic with two partitions."""
-    client = ConfluentClient(broker.bootstrap)
-    client.create_topic(topic_name, 2)
-    wait_until(lambda: topic_name in client.topics(), f"topic {topic_name}")
+    create_topic(broker.bootstrap, topic_name, 2)
     return topic_name
 
 
@@ -99,16 +98,18 @@ def test_offsets_are_asked_by_time(kcat: Kcat, topic: str) -> None:
 
 
 @pytest.mark.scenario("admin", client="kcat")
-def test_metadata_names_the_broker_and_the_partitions(kcat: Kcat, topic: str) -> None:
+def test_metadata_names_the_brokers_and_the_partitions(kcat: Kcat, topic: str) -> None:
     listed = json.loads(kcat.run("-L", "-J", "-t", topic))
-    (broker,) = listed["brokers"]
-    assert broker["name"] == kcat.bootstrap
-    assert listed["controllerid"] == broker["id"]
+    assert sorted(broker["name"] for broker in listed["brokers"]) == sorted(kcat.bootstrap.split(","))
+    ids = {broker["id"] for broker in listed["brokers"]}
+    assert listed["controllerid"] in ids
     (found,) = listed["topics"]
     assert found["topic"] == topic
-    here = [{"id": broker["id"]}]
-    expected = [{"partition": number, "leader": broker["id"], "replicas": here, "isrs": here} for number in range(2)]
-    assert sorted(found["partitions"], key=lambda each: int(each["partition"])) == expected
+    assert sorted(each["partition"] for each in found["partitions"]) == [0, 1]
+    for each in found["partitions"]:
+        for kind in ("replicas", "isrs"):
+            assert {replica["id"] for replica in each[kind]} == ids
+        assert each["leader"] == each["replicas"][0]["id"]
     assert topic in {each["topic"] for each in json.loads(kcat.run("-L", "-J"))["topics"]}
 
 
@@ -135,8 +136,7 @@ def test_a_group_shares_partitions_and_continues(kcat: Kcat, topic: str, broker:
 
 @pytest.mark.scenario("errors", client="kcat")
 def test_a_message_too_large_is_reported(kcat: Kcat, broker: Broker, topic_name: str) -> None:
-    client = ConfluentClient(broker.bootstrap)
-    client.create_topic(topic_name, configs={"max.message.bytes": "1000"})
+    create_topic(broker.bootstrap, topic_name, configs={"max.message.bytes": "1000"})
     said = kcat.attempt("-P", "-t", topic_name, text="v" * 5000)
     assert "Message size too large" in said.stderr
-    assert client.watermarks(topic_name) == (0, 0)
+    assert ConfluentClient(broker.bootstrap).watermarks(topic_name) == (0, 0)

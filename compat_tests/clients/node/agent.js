@@ -34,7 +34,7 @@ let kafka
 let patient
 
 const clientOf = (bootstrap, retry) =>
-  new Kafka({ clientId: 'kafkajs', brokers: [bootstrap], logLevel: logLevel.NOTHING, retry })
+  new Kafka({ clientId: 'kafkajs', brokers: bootstrap.split(','), logLevel: logLevel.NOTHING, retry })
 
 const unpacked = (text) => (text === null || text === undefined ? null : Buffer.from(text, 'base64'))
 const packed = (bytes) => (bytes === null || bytes === undefined ? null : Buffer.from(bytes).toString('base64'))
@@ -305,7 +305,7 @@ const ANSWERS = {
           {
             topic,
             numPartitions: partitions,
-            replicationFactor: 1,
+            replicationFactor: -1,
             configEntries: Object.entries(configs).map(([name, value]) => ({ name, value })),
           },
         ],

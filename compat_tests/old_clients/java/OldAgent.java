@@ -27,14 +27,13 @@ public final class OldAgent {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final int UNSUPPORTED = -100;
     private static final List<Load> LOADS = new ArrayList<>();
-    static String host;
-    static int port;
+    private static String bootstrap;
 
     private OldAgent() {
     }
 
     static String bootstrap() {
-        return host + ":" + port;
+        return bootstrap;
     }
 
     /** One that gives no record up while a broker is away. */
@@ -164,8 +163,7 @@ public final class OldAgent {
     }
 
     public static void main(String[] arguments) throws Exception {
-        host = arguments[0].split(":")[0];
-        port = Integer.parseInt(arguments[0].split(":")[1]);
+        bootstrap = arguments[0];
         PrintStream answers = System.out;
         BufferedReader questions = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = questions.readLine(); line != null; line = questions.readLine()) {

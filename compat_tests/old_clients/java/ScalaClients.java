@@ -11,6 +11,8 @@ import kafka.common.TopicAndPartition;
 import kafka.javaapi.FetchResponse;
 import kafka.javaapi.OffsetRequest;
 import kafka.javaapi.OffsetResponse;
+import kafka.javaapi.PartitionMetadata;
+import kafka.javaapi.TopicMetadataRequest;
 import kafka.javaapi.consumer.SimpleConsumer;
 import kafka.javaapi.producer.Producer;
 import kafka.message.MessageAndOffset;
@@ -21,6 +23,7 @@ import kafka.producer.ProducerConfig;
 final class ScalaClients {
     private static final int FETCH_SIZE = 100_000;
     private static final String NAME = "old";
+    private static final int LEADER_NOT_AVAILABLE = 5;
 
     private ScalaClients() {
     }
@@ -46,8 +49,24 @@ final class ScalaClients {
         return new Object[0];
     }
 
-    private static SimpleConsumer consumer() {
-        return new SimpleConsumer(OldAgent.host, OldAgent.port, 20_000, 1 << 20, NAME);
+    /** A consumer of the partition's leader: it does not look for one by itself. */
+    private static SimpleConsumer consumer(String topic, int partition) throws Exception {
+        SimpleConsumer any = consumer(OldAgent.bootstrap().split(",")[0].split(":"));
+        try {
+            TopicMetadataRequest wanted = new TopicMetadataRequest(Collections.singletonList(topic));
+            for (PartitionMetadata each : any.send(wanted).topicsMetadata().get(0).partitionsMetadata()) {
+                if (each.partitionId() == partition && each.leader() != null) {
+                    return consumer(each.leader().host(), String.valueOf(each.leader().port()));
+                }
+            }
+        } finally {
+            any.close();
+        }
+        throw new OldAgent.CodeException(LEADER_NOT_AVAILABLE);
+    }
+
+    private static SimpleConsumer consumer(String... address) {
+        return new SimpleConsumer(address[0], Integer.parseInt(address[1]), 20_000, 1 << 20, NAME);
     }
 
     private static byte[] bytes(ByteBuffer buffer) {
@@ -66,7 +85,7 @@ final class ScalaClients {
         int size = question.has("size") ? question.get("size").asInt() : FETCH_SIZE;
         long offset = Math.max(question.get("offset").asLong(), 0);
         List<Object> found = new ArrayList<>();
-        SimpleConsumer consumer = consumer();
+        SimpleConsumer consumer = consumer(topic, partition);
         try {
             boolean moving = true;
             while (moving && found.size() < count) {
@@ -98,7 +117,7 @@ final class ScalaClients {
         TopicAndPartition place = new TopicAndPartition(topic, 0);
         Map<TopicAndPartition, PartitionOffsetRequestInfo> wanted =
                 Collections.singletonMap(place, new PartitionOffsetRequestInfo(time, question.get("most").asInt()));
-        SimpleConsumer consumer = consumer();
+        SimpleConsumer consumer = consumer(topic, 0);
         try {
             OffsetResponse response =
                     consumer.getOffsetsBefore(new OffsetRequest(wanted, kafka.api.OffsetRequest.CurrentVersion(), NAME));

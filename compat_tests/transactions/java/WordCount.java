@@ -15,7 +15,7 @@ public final class WordCount {
         settings.put("application.id", arguments[2]);
         settings.put("commit.interval.ms", "100");
         settings.put("cache.max.bytes.buffering", "0");
-        settings.put("replication.factor", "1");
+        settings.put("replication.factor", "-1");
         settings.put("auto.offset.reset", "earliest");
         settings.put("state.dir", Files.createTempDirectory("word-count").toString());
         settings.put("default.key.serde", Serdes.String().getClass());

@@ -108,11 +108,12 @@ class GroupCoordinator:
         timeout_ms = call.session_timeout_ms
         if not self.settings.min_session_timeout_ms <= timeout_ms <= self.settings.max_session_timeout_ms:
             return Answer.of(JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, call.member_id))
-        if call.group_id not in shard.groups and call.member_id != membership.NO_MEMBER_ID:
+        is_new = call.group_id not in shard.groups
+        if is_new and call.member_id != membership.NO_MEMBER_ID:
             return Answer.of(JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, call.member_id))
         group = shard.get_or_create(call.group_id)
         answer = membership.join(self._rebalancer, group, call)
-        if group.generation_id == 0:
+        if is_new:  # a group that was here stays, even without members: an aborted transaction leaves one
             shard.forget_unused(group)
         return answer
 

@@ -89,7 +89,7 @@ class GroupShard(Shard):
         del self.groups[group.group_id]
 
     def forget_unused(self, group: Group) -> None:
-        """Forget a group of generation 0 that a refused request has made: it has no members, no offsets, no record."""
+        """Forget a group that a refused request has made: it has no members, no offsets, no record."""
         is_unused = not group.members and not group.pending and group.offsets.is_empty()
         if is_unused and self.groups.get(group.group_id) is group and group.state is states.EMPTY:
             del self.groups[group.group_id]

@@ -28,7 +28,7 @@ class Directories(NamedTuple):
         if len(found) > 1:
             raise MetadataError(f"the data directories belong to different brokers: {sorted(map(str, found))}")
         try:
-            partitions = [partition for each in directories for partition in each.list_partitions()[0]]
+            partitions = [partition for each in directories for partition in each.list_partitions().partitions]
         except LogDirectoryError as error:
             raise MetadataError(str(error)) from error
         return cls(found.pop() if found else None, frozenset(partitions))

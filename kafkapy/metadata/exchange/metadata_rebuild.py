@@ -58,7 +58,9 @@ def rebuilt(
     if identity is None or identity.broker_id is None or identity.cluster_id is None:
         raise MetadataError(f"no meta.properties in {', '.join(each.path for each in directories)} says whose they are")
     folders = {
-        partition: each.partition_path(partition) for each in directories for partition in each.list_partitions()[0]
+        partition: each.partition_path(partition)
+        for each in directories
+        for partition in each.list_partitions().partitions
     }
     nodes: dict[str, bytes | None] = {
         ClusterIdZNode.PATH: ClusterIdZNode.encode(identity.cluster_id),

@@ -6,7 +6,7 @@ features, ACLs, delegation tokens, old consumers. The nodes of running brokers a
 elected controller, and notes about changes, since every broker reads all configurations when it starts.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
@@ -110,6 +110,21 @@ class MetadataTree:
                 if kept != config:
                     nodes[f"{ConfigZNode.kind_path(kind)}/{name}"] = ConfigZNode.encode(kept)
         return replace(self, nodes=nodes)
+
+    def own_keys(self) -> list[str]:
+        """The settings that ``for_kafka`` leaves out, in words."""
+        return [
+            f"{key} of {kind} {name}"
+            for kind in KINDS
+            for name, config in sorted(self.configs(kind).items())
+            for key in sorted(config)
+            if is_own(key)
+        ]
+
+    def with_ids_taken(self, broker_ids: Iterable[int], reserved_max: int) -> "MetadataTree":
+        """The same, so that none of these ids is generated again; generated ids are above ``reserved_max``."""
+        sequence = max(broker_ids, default=0) - reserved_max
+        return replace(self, broker_id_sequence=max(self.broker_id_sequence, sequence))
 
     def with_own_keys_of(self, other: "MetadataTree") -> "MetadataTree":
         """The same with kafkapy's own keys of ``other`` for the existing nodes: a ZooKeeper could not keep them."""

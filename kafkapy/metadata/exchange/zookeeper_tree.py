@@ -14,13 +14,14 @@ from kafkapy.metadata.exchange.metadata_changes import GONE, NEW, NodeChange
 from kafkapy.metadata.exchange.metadata_tree import ROOTS, MetadataError, MetadataTree, is_carried
 from kafkapy.metadata.registration import SEQUENCE_PATH
 from kafkapy.metadata.tree import parent_of
-from kafkapy.metadata.znodes import BrokerIdsZNode
+from kafkapy.metadata.znodes import BrokerIdsZNode, ClusterIdZNode, ControllerEpochZNode
 from kafkapy.metadata.zookeeper_address import ZooKeeperAddress
 
 CONNECT_S: Final = 10.0
 _IN_FLIGHT: Final = 500
 _BYTES_OF_A_MULTI: Final = 256 * 1024
 _NODES_OF_A_MULTI: Final = 200
+_LAST: Final = (ClusterIdZNode.PATH, ControllerEpochZNode.PATH)
 
 logger: Final = logging.getLogger("kafkapy.zookeeper")
 
@@ -76,11 +77,19 @@ class ZooKeeperTree:
         return found
 
     def write(self, source: MetadataTree, found: Sequence[NodeChange]) -> None:
-        """Make the tree equal to ``source``; ``found`` is the changes. It may be called again after a failure."""
+        """Make the tree equal to ``source``; ``found`` is the changes. It may be called again after a failure.
+
+        The nodes that a starting broker checks are written last, so that no broker starts on a part of the tree.
+        """
         self._client.ensure_path(self._chroot or "/")
         for path in dict.fromkeys(parent_of(change.path) for change in found if change.kind == NEW):
             if not is_carried(path):
                 self._client.ensure_path(self._chroot + path)
+        self._write_all(source, [change for change in found if change.path not in _LAST])
+        self._count_up(source.broker_id_sequence)
+        self._write_all(source, [change for change in found if change.path in _LAST])
+
+    def _write_all(self, source: MetadataTree, found: Sequence[NodeChange]) -> None:
         for multi in _multis(source, found):
             transaction = self._client.transaction()
             for change in multi:
@@ -92,7 +101,6 @@ class ZooKeeperTree:
                 else:
                     transaction.set_data(path, data)
             self._commit(transaction, multi)
-        self._count_up(source.broker_id_sequence)
 
     def _commit(self, transaction: Any, multi: Sequence[NodeChange]) -> None:
         for change, result in zip(multi, transaction.commit(), strict=True):

@@ -45,7 +45,7 @@ APIS: Final[dict[int, tuple[str | None, str, int, int, int]]] = {
     31: (None, "DeleteAcls", 0, 3, 2),
     32: ("describe_configs", "DescribeConfigs", 0, 4, 4),
     33: ("alter_configs", "AlterConfigs", 0, 2, 2),
-    34: (None, "AlterReplicaLogDirs", 0, 2, 2),
+    34: ("alter_replica_log_dirs", "AlterReplicaLogDirs", 0, 2, 2),
     35: ("describe_log_dirs", "DescribeLogDirs", 0, 4, 2),
     36: (None, "SaslAuthenticate", 0, 2, 2),
     37: ("create_partitions", "CreatePartitions", 0, 3, 2),

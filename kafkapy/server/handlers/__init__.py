@@ -74,6 +74,7 @@ REGISTRY: Final = {
         Api(ApiKey.TXN_OFFSET_COMMIT, 0, 3, "txn_offset_commit"),
         Api(ApiKey.DESCRIBE_CONFIGS, 0, 3, "describe_configs"),
         Api(ApiKey.ALTER_CONFIGS, 0, 1, "alter_configs"),
+        Api(ApiKey.ALTER_REPLICA_LOG_DIRS, 0, 1, "alter_replica_log_dirs"),
         Api(ApiKey.DESCRIBE_LOG_DIRS, 0, 2, "describe_log_dirs"),
         Api(ApiKey.CREATE_PARTITIONS, 0, 3, "create_partitions"),
         Api(ApiKey.DELETE_GROUPS, 0, 2, "delete_groups"),

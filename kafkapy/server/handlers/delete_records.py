@@ -88,6 +88,7 @@ def _advance(replicas: ReplicaManager, topic_partition: TopicPartition, offset: 
     if offset < 0:
         raise OffsetOutOfRangeError(f"{topic_partition} has no offset {offset}")
     log.advance_log_start_offset(offset)
+    replicas.purgatory.check(topic_partition)  # followers learn of it with their next fetch
     return offset
 
 

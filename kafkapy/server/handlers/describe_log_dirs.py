@@ -1,10 +1,13 @@
 """DescribeLogDirs v0-2: the partitions in each data directory, and their sizes in bytes.
 
-Done: all partitions, or the requested ones (the other topics are named without partitions, as Kafka does).
-Not done: future replicas (moving a partition between directories), so ``offset_lag`` is how far the high watermark
-is behind the log's end.
+Done: all partitions, or the requested ones (the other topics are named without partitions, as Kafka does). A partition
+that is being moved is named twice, in its directory and, with ``is_future_key``, in the one to which it is copied.
+``offset_lag`` is the number of offsets by which a future replica is behind the current log; -1 if that is offline. Of
+current logs it is 0: the high watermark is never above the log's end.
 Errors: KAFKA_STORAGE_ERROR 56 for a data directory that is offline.
 """
+
+from typing import Final
 
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.describe_log_dirs import (
@@ -18,6 +21,9 @@ from kafkapy.server.context import RequestContext
 from kafkapy.storage.log_directory import LogManager
 from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
+
+NO_LAG: Final = -1
+"""The current log is in a data directory that is offline."""
 
 
 def handle(context: RequestContext, request: DescribeLogDirsRequest) -> Steps[DescribeLogDirsResponse]:
@@ -34,10 +40,10 @@ def handle(context: RequestContext, request: DescribeLogDirsRequest) -> Steps[De
     for directory in logs.directories:
         if directory.failure is None:
             topics = yield from _topics(logs, directory.path, wanted)
-            results.append(DescribeLogDirsResult(log_dir=directory.path, topics=topics))
+            results.append(DescribeLogDirsResult(log_dir=directory.absolute_path, topics=topics))
         else:
             code = ErrorCode.KAFKA_STORAGE_ERROR
-            results.append(DescribeLogDirsResult(log_dir=directory.path, error_code=code))
+            results.append(DescribeLogDirsResult(log_dir=directory.absolute_path, error_code=code))
     return DescribeLogDirsResponse(results=results)
 
 
@@ -45,10 +51,16 @@ def _topics(logs: LogManager, path: str, wanted: set[TopicPartition] | None) -> 
     topics: dict[str, DescribeLogDirsTopic] = {}
     for topic_partition in logs.partitions_in(path):
         yield
-        log = logs.get(topic_partition)
         topic = topics.setdefault(topic_partition.topic, DescribeLogDirsTopic(topic_partition.topic, []))
-        if log is None or (wanted is not None and topic_partition not in wanted):
-            continue
-        lag = max(log.log_end_offset - log.high_watermark, 0)
-        topic.partitions.append(DescribeLogDirsPartition(topic_partition.partition, log.size_bytes, lag))
+        log = logs.get(topic_partition)
+        if log is not None and (wanted is None or topic_partition in wanted):
+            topic.partitions.append(DescribeLogDirsPartition(topic_partition.partition, log.size_bytes, 0))
+    for topic_partition in logs.futures_in(path):
+        yield
+        topic = topics.setdefault(topic_partition.topic, DescribeLogDirsTopic(topic_partition.topic, []))
+        log, future = logs.get(topic_partition), logs.future(topic_partition)
+        if future is not None and (wanted is None or topic_partition in wanted):
+            lag = NO_LAG if log is None else log.log_end_offset - future.log_end_offset
+            row = DescribeLogDirsPartition(topic_partition.partition, future.size_bytes, lag, is_future_key=True)
+            topic.partitions.append(row)
     return list(topics.values())

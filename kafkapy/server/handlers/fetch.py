@@ -1,10 +1,10 @@
 """Fetch v0-12.
 
 Done: min and max bytes, max wait, partition limits; incremental sessions (KIP-227); isolation level with the aborted
-transactions; the epoch that the client knows (KIP-320); followers' fetches with diverging epochs (KIP-595). Records
-are sent as they are in the file, but below v4 batches of newer formats than the client's are converted while they are
-sent, a few milliseconds at a time.
-Not done: rack-aware reading (the preferred read replica is always -1).
+transactions; the epoch that the client knows (KIP-320); followers' fetches with diverging epochs (KIP-595) and
+throttled rates (KIP-73); reading from a follower in the client's rack (KIP-392). Records are sent as they are in the
+file, but below v4 batches of newer formats than the client's are converted while they are sent, a few milliseconds at
+a time.
 Errors: UNKNOWN_SERVER_ERROR -1 (no such isolation level), CORRUPT_MESSAGE 2, OFFSET_OUT_OF_RANGE 1,
 UNKNOWN_TOPIC_OR_PARTITION 3, NOT_LEADER_OR_FOLLOWER 6, UNSUPPORTED_VERSION 35 (conversion is switched off),
 KAFKA_STORAGE_ERROR 56, FETCH_SESSION_ID_NOT_FOUND 70, INVALID_FETCH_SESSION_EPOCH 71, FENCED_LEADER_EPOCH 74,
@@ -33,7 +33,7 @@ from kafkapy.server.context import RequestContext
 from kafkapy.server.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, FetchSessionCache
 from kafkapy.server.fetch_sessions import next_epoch as epoch_after
 from kafkapy.turns import Steps, in_turns, pieces
-from kafkapy.types import NO_EPOCH, READ_COMMITTED, TopicPartition, maker, topic_partition_of
+from kafkapy.types import NO_BROKER_ID, NO_EPOCH, READ_COMMITTED, TopicPartition, maker, topic_partition_of
 
 
 class _Begun(NamedTuple):
@@ -56,6 +56,9 @@ MANY: Final = 100
 
 WAITING_PARTITION_SIZE: Final = 1_000
 """Bytes that a partition of a waiting fetch counts as in the memory budget."""
+
+FIRST_VERSION_WITH_RACKS: Final = 11
+"""From this version on consumers may read from followers."""
 
 ISOLATION_LEVELS: Final = (0, READ_COMMITTED)
 LAST_VERSION_WITH_HARD_LIMITS: Final = 2
@@ -80,7 +83,8 @@ def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | De
         return begun
     replicas, version = context.services.replica_manager, context.header.api_version
     if version >= fetch_versions.FIRST_VERSION_OF_FORMAT_2:
-        return fetch(replicas, begun.wishes, limits, lambda reads: _answer(context, limits, begun, reads))
+        quiet = _with_quiet(begun)
+        return fetch(replicas, begun.wishes, limits, lambda reads: _answer(context, limits, begun, reads), quiet)
     found = fetch(replicas, begun.wishes, limits, lambda reads: reads)
 
     async def convert() -> FetchResponse:
@@ -101,7 +105,8 @@ async def _fetch_many(
             return begun
         del request  # it may be large, and the fetch may wait
         version = context.header.api_version
-        reads = await fetch_many(context.services.replica_manager, begun.wishes, limits, end_waiting)
+        replicas = context.services.replica_manager
+        reads = await fetch_many(replicas, begun.wishes, limits, end_waiting, _with_quiet(begun))
     if version >= fetch_versions.FIRST_VERSION_OF_FORMAT_2:
         return await in_turns(_answer_many(context, limits, begun, reads, version))
     return await _converted(context, limits, begun, reads)
@@ -112,7 +117,7 @@ async def _count_session(context: RequestContext, request: FetchRequest, held: R
     session = context.services.fetch_sessions.get(request.session_id)
     if session is not None and sum(len(topic.partitions) for topic in request.topics) <= MANY:
         await held.admission()
-        held.charge(len(session.partitions) * WAITING_PARTITION_SIZE)
+        held.charge(len(session.due) * WAITING_PARTITION_SIZE)
 
 
 async def _converted(context: RequestContext, limits: FetchLimits, begun: _Begun, reads: Reads) -> FetchResponse:
@@ -132,7 +137,7 @@ async def _converted(context: RequestContext, limits: FetchLimits, begun: _Begun
 
 def _count(session: FetchSession | None, request: FetchRequest) -> int:
     """Return how many partitions the request is about, or some number above ``MANY``."""
-    count = 0 if session is None else len(session.partitions)
+    count = 0 if session is None else len(session.due)
     for topic in request.topics:
         count += len(topic.partitions)
         if count > MANY:
@@ -146,6 +151,7 @@ def _count(session: FetchSession | None, request: FetchRequest) -> int:
 
 def _limits(context: RequestContext, request: FetchRequest) -> FetchLimits:
     max_bytes = min(request.max_bytes, context.services.config.integer("fetch.max.bytes"))
+    version = context.header.api_version
     return _limits_of(
         (
             request.max_wait_ms,
@@ -153,7 +159,10 @@ def _limits(context: RequestContext, request: FetchRequest) -> FetchLimits:
             max_bytes,
             request.isolation_level == READ_COMMITTED,
             request.replica_id,
-            context.header.api_version <= LAST_VERSION_WITH_HARD_LIMITS,
+            version <= LAST_VERSION_WITH_HARD_LIMITS,
+            version >= FIRST_VERSION_WITH_RACKS and request.replica_id < 0,
+            request.rack_id if request.replica_id < 0 else "",
+            context.session.listener,
         )
     )
 
@@ -211,7 +220,7 @@ def _begin_many(context: RequestContext, request: FetchRequest) -> Steps[FetchRe
             sessions.remove(session.session_id)
             return FetchResponse()
         remembered: dict[TopicPartition, FetchWish] = {}
-        for piece in pieces(tuple(session.partitions)):
+        for piece in pieces(tuple(session.due)):
             remembered.update(session.wishes(piece))
             yield
         begun = _Begun(remembered, session)
@@ -233,6 +242,12 @@ def _remember(
             return False
         yield
     return True
+
+
+def _with_quiet(begun: _Begun) -> FetchSession | None:
+    """Return the session if it has partitions that are not read unless something happens to them."""
+    session = begun.session
+    return session if session is not None and session.quiet else None
 
 
 def _is_any_known(context: RequestContext, begun: _Begun) -> bool:
@@ -280,6 +295,15 @@ def _news(session: FetchSession, reads: Sequence[PartitionRead]) -> Reads:
     return news
 
 
+def _rest(context: RequestContext, limits: FetchLimits, session: FetchSession, reads: Sequence[PartitionRead]) -> None:
+    """Leave out of a follower's next fetches what it has whole and was told about."""
+    if limits.is_follower:
+        nothing_new = [
+            read.topic_partition for read in reads if not (read.records or read.error_code or read.diverging)
+        ]
+        session.rest(context.services.replica_manager, limits.replica_id, nothing_new)
+
+
 def _is_news(session: FetchSession, read: PartitionRead) -> bool:
     partition = session.partitions.get(read.topic_partition)
     if partition is None:
@@ -290,16 +314,20 @@ def _is_news(session: FetchSession, read: PartitionRead) -> bool:
         high_watermark=read.high_watermark,
         log_start_offset=read.log_start_offset,
     )
-    return news or read.diverging is not None
+    return news or read.diverging is not None or read.preferred_replica != NO_BROKER_ID
 
 
 def _answer(context: RequestContext, limits: FetchLimits, begun: _Begun, reads: Reads) -> FetchResponse:
     """Build the response. Errors because of an old client's version do not change its session."""
     session, version = begun.session, context.header.api_version
     if session is not None:
-        reads = _news(session, reads)
+        read = reads
+        reads = _news(session, read)
+        _rest(context, limits, session, read)
     elif begun.opens_session:
         session = _opened(context.services.fetch_sessions, limits, begun.wishes, reads)
+    if limits.is_follower:
+        _count_for_throttle(context, reads)
     if version < fetch_versions.FIRST_VERSION_WITH_ALL:
         reads = fetch_versions.fit(context.services.replica_manager, version, reads)
     topics: list[FetchableTopicResponse] = []
@@ -316,14 +344,23 @@ def _answer_many(
         news: Reads = []
         for piece in pieces(reads):
             news += _news(session, piece)
+            _rest(context, limits, session, piece)
             yield
         reads = news
     elif begun.opens_session:
         session = yield from _opened_in_steps(context.services.fetch_sessions, limits, begun.wishes, reads)
+    if limits.is_follower:
+        for piece in pieces(reads):
+            _count_for_throttle(context, piece)
+            yield
     if version < fetch_versions.FIRST_VERSION_WITH_ALL:
         reads = fetch_versions.fit(context.services.replica_manager, version, reads)
     topics = yield from _by_topic(reads)
     return FetchResponse(responses=topics, session_id=NO_SESSION if session is None else session.session_id)
+
+
+def _count_for_throttle(context: RequestContext, reads: Sequence[PartitionRead]) -> None:
+    context.services.replica_manager.follower_answered([(read.topic_partition, len(read.records)) for read in reads])
 
 
 def _opened(
@@ -375,6 +412,7 @@ def _add_rows(topics: list[FetchableTopicResponse], reads: Sequence[PartitionRea
                 aborted_transactions=(
                     None if read.aborted is None else [AbortedTransaction(*aborted) for aborted in read.aborted]
                 ),
+                preferred_read_replica=read.preferred_replica,
                 records=read.records,
             )
         )

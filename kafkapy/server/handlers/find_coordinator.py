@@ -44,6 +44,12 @@ def _partition(services: "Services", topic: str, key: str) -> TopicPartition:
 async def _create_and_locate(context: "RequestContext", topic: str, key: str) -> FindCoordinatorResponse:
     """Create the topic and wait for its leader; Kafka answers 15 instead, so that the client repeats its request."""
     services = context.services
+    if not services.metadata.image.brokers:
+        image = await services.metadata.first_image(services.clock)
+        if not image.brokers:
+            return _error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if topic in image.topics:
+            return _locate(context, topic, key)
     outcome = await services.topic_admin.create_automatically([topic])
     if outcome[topic] is not None:
         logger.warning("Could not create %s: %s", topic, outcome[topic])

@@ -2,7 +2,8 @@
 
 Versions 0-9. Topics that are missing are created when the client and ``auto.create.topics.enable`` allow it; the
 answer for them is LEADER_NOT_AVAILABLE, and the client repeats its request. This broker's own address is one that the
-client can use (see ``RequestContext.own_endpoint``).
+client can use (see ``RequestContext.own_endpoint``). A broker that has just started waits ten seconds for the first
+UpdateMetadata, then answers LEADER_NOT_AVAILABLE; 2.7.2 answers UNKNOWN_TOPIC_OR_PARTITION at once in that state.
 Not done: leaving out topics that the client may not see (there are no ACLs yet).
 Errors: per topic UNKNOWN_TOPIC_OR_PARTITION 3, LEADER_NOT_AVAILABLE 5 (being created, or later:
 ``kafkapy.auto.create.topics.per.second``), INVALID_TOPIC_EXCEPTION 17 (name), INVALID_REPLICATION_FACTOR 38,
@@ -11,7 +12,7 @@ REPLICA_NOT_AVAILABLE 9 (version 0: a replica is offline), LISTENER_NOT_FOUND 72
 6: the leader has no such listener).
 """
 
-from collections.abc import Awaitable, Collection, Iterable
+from collections.abc import Awaitable, Collection, Generator, Iterable
 from typing import TYPE_CHECKING
 
 from kafkapy.errors import BrokerError
@@ -42,7 +43,28 @@ Answer = MetadataResponse | Awaitable[MetadataResponse]
 
 
 def handle(context: "RequestContext", request: MetadataRequest) -> Answer | Steps[Answer]:
-    """Answer from one metadata image; only the creation of topics waits. Long answers take steps."""
+    """Answer from one metadata image. Requests wait for the first image, and for topics that are created."""
+    if not context.services.metadata.image.brokers:
+        return _answer_when_known(context, request)
+    return _answer_now(context, request)
+
+
+async def _answer_when_known(context: "RequestContext", request: MetadataRequest) -> MetadataResponse:
+    """Answer when the controller has told this broker of the cluster."""
+    services = context.services
+    image = await services.metadata.first_image(services.clock)
+    if not image.brokers:
+        names = await in_turns(_asked(request, image, context.header.api_version))
+        unknown = dict.fromkeys(names, int(ErrorCode.LEADER_NOT_AVAILABLE))
+        return await in_turns(_answer(context, request, image, names, unknown))
+    answer = _answer_now(context, request)
+    if isinstance(answer, Generator):
+        answer = await in_turns(answer)
+    return answer if isinstance(answer, MetadataResponse) else await answer
+
+
+def _answer_now(context: "RequestContext", request: MetadataRequest) -> Answer | Steps[Answer]:
+    """Answer from the present image; long answers take steps."""
     image, version = context.services.metadata.image, context.header.api_version
     asked = request.topics or ()
     names_all = _names_all(request, version)

@@ -151,8 +151,9 @@ class _Append:
         if partition is None:
             return self.append(topic, index, records)
         services = self.context.services
-        log, validations = partition.log, 0
+        validations = 0
         while True:
+            log = partition.log  # another one if the partition has moved to another data directory meanwhile
             check = partial(_checked, records, log.policy, services.clock.now_ms(), log.log_end_offset)
             if validations < VALIDATIONS_BESIDE_THE_LOOP:
                 validations += 1

@@ -101,6 +101,7 @@ class LogCleaner:
                 if self._logs.directory_of(partition) == directory.path:
                     self._clean_to[partition] = offset
         self._logs.storage.about_to_cut = self.about_to_cut
+        self._logs.log_moved = self.log_moved
         self._config.add_listener(self._config_changed)
         self._open()
 
@@ -135,6 +136,8 @@ class LogCleaner:
     def about_to_cut(self, log: Log, offset: int) -> None:
         """Abort the compaction of ``log`` before its records from ``offset`` on, or all, are removed."""
         partition = log.topic_partition
+        if self._logs.future(partition) is log:
+            return  # only the current log is compacted
         run = self._runs.get(partition)
         if run is not None and run.log is log:
             run.abort()
@@ -149,8 +152,18 @@ class LogCleaner:
         """Drop the state of a log that was deleted: a new log of the same name must not get it."""
         for known in (self.uncleanable, self._not_due, self._deaths):
             known.pop(partition, None)
-        if self._clean_to.pop(partition, None) is not None and self._checkpoint_timer is None:
-            # One checkpoint for all logs that are deleted in this iteration of the loop.
+        if self._clean_to.pop(partition, None) is not None:
+            self._checkpoint_soon()
+
+    def log_moved(self, partition: TopicPartition) -> None:
+        """Move the checkpoint of a log's clean part to its new data directory; files that were damaged stay behind."""
+        self.uncleanable.pop(partition, None)
+        if partition in self._clean_to:
+            self._checkpoint_soon()
+
+    def _checkpoint_soon(self) -> None:
+        """Write one checkpoint for all logs that are deleted or moved in this iteration of the loop."""
+        if self._checkpoint_timer is None:
             self._checkpoint_timer = self._logs.storage.clock.call_later(0, self._checkpoint)
 
     # looking for work
@@ -161,11 +174,15 @@ class LogCleaner:
         self._put_off.clear()
         self._begin_what_is_due()
         for log in list(self._logs.all_logs()):
-            if not log.config.compact or log.topic_partition in self._logs.being_cleaned:
+            if not log.config.compact or self._is_busy(log.topic_partition):
                 continue
             if log.config.delete or log.log_start_offset > log.segments.first.base_offset:
                 with suppress(KafkaStorageError):
                     delete_old_segments(log)
+
+    def _is_busy(self, partition: TopicPartition) -> bool:
+        """Whether the log is being compacted or moved: then nothing of it is deleted."""
+        return partition in self._logs.being_cleaned or self._logs.future(partition) is not None
 
     def _begin_what_is_due(self) -> None:
         while self._pool is not None and len(self._runs) < self.settings.threads:
@@ -179,6 +196,8 @@ class LogCleaner:
         for log in self._logs.all_logs():
             partition = log.topic_partition
             if not log.config.compact or len(log.segments) == 1 or partition in self._runs:
+                continue
+            if self._logs.future(partition) is not None:
                 continue
             if partition in self._put_off or partition in self.uncleanable:
                 continue

@@ -39,13 +39,14 @@ def check_directory(files: Files, directory: str, findings: Findings, options: O
     elif not options.is_clean:
         findings.add(NOTE, directory, "the last stop was not clean: the next start reads the ends of the logs")
     _check_identity(files, directory, findings)
-    _check_folders(files, directory, findings)
+    futures = _check_folders(files, directory, findings)
+    copies = {partition: check_partition(files, path, findings, options) for partition, path in futures.items()}
     extents = {
         partition: check_partition(files, f"{directory}/{partition}", findings, options)
         for partition in list_logs(files, directory)
     }
     for name in (RECOVERY_POINT, HIGH_WATERMARK, LOG_START_OFFSET, CLEANER):
-        _check_checkpoint(files, f"{directory}/{name}", extents, findings, options)
+        _check_checkpoint(files, f"{directory}/{name}", {**copies, **extents}, findings, options)
     return extents
 
 
@@ -64,14 +65,18 @@ def _check_identity(files: Files, directory: str, findings: Findings) -> None:
         findings.add(WARNING, path, "lacks the broker's or the cluster's id")
 
 
-def _check_folders(files: Files, directory: str, findings: Findings) -> None:
+def _check_folders(files: Files, directory: str, findings: Findings) -> dict[TopicPartition, str]:
+    """Report unusual folders; return those of future replicas."""
     try:
-        _, leftovers = DataDirectory(files, directory).list_partitions()
+        found = DataDirectory(files, directory).list_partitions()
     except LogDirectoryError as error:
         findings.add(ERROR, directory, f"{error}; no broker starts with it")
-        return
-    for path in leftovers:
+        return {}
+    for path in found.leftovers:
         findings.add(NOTE, path, "a deleted partition; it is removed some time after the next start")
+    for partition, path in found.futures.items():
+        findings.add(NOTE, path, f"a copy of {partition}, which is being moved here; it goes on after the next start")
+    return found.futures
 
 
 def _check_checkpoint(

@@ -433,6 +433,10 @@ class Durability:
         self._running = None
         self._is_over = True
 
+    def moved(self, old_directory: str, directory: str) -> None:
+        """Note that the log's folder was renamed; the result of a running fsync is ignored, and the next one is due."""
+        self._written = [directory + path.removeprefix(old_directory) for path in self._written]
+
     def detach(self) -> None:
         """See ``log.Log.detach``."""
         self.listener = None

@@ -51,6 +51,10 @@ class LeaderEpochs:
             self._is_kept = kept
             self.load()
 
+    def move_to(self, path: str) -> None:
+        """Note the file's new path, after its folder was renamed."""
+        self.path = path
+
     def detach(self) -> None:
         """See ``log.Log.detach``."""
         del self._log_end_offset

@@ -4,7 +4,8 @@
 may read, ``recovery_point`` bounds what is known to be on the disk (``durability``). Each offset has the methods that
 move it, and no other code assigns it:
 
-- ``log_end_offset``: ``append_as_leader``, ``append_as_follower``, ``truncate_to``, ``truncate_fully_and_start_at``;
+- ``log_end_offset``: ``append_as_leader``, ``append_as_follower``, ``skip_to``, ``truncate_to``,
+  ``truncate_fully_and_start_at``;
 - ``high_watermark``: ``update_high_watermark``; a truncation keeps it between the log's new start and end;
 - ``log_start_offset``: ``advance_log_start_offset``, ``delete_oldest_segments``, ``truncate_to`` below it, and
   ``truncate_fully_and_start_at``, which raises it too (a follower that is far behind its leader);
@@ -831,6 +832,32 @@ class Log:
         if at_recovery_point >= 0:
             kept = min(kept, segments.starting_at(at_recovery_point)[0].base_offset)
         self.producer_state.delete_snapshots(below=kept)
+
+    # move
+
+    def rename_directory(self, path: str) -> None:
+        """Give the partition's folder another path; a reader that found the log before can go on reading it.
+
+        Raises ``OSError``; nothing has changed then.
+        """
+        self.storage.files.rename(self.directory, path)
+        self.invalidate_flush()  # a running flush may not have found the files
+        self.durability.moved(self.directory, path)
+        self.directory = path
+        self.producer_state.move_to(path)
+        self.leader_epochs.move_to(f"{path}/{LEADER_EPOCHS_NAME}")
+        for segment in self.segments:
+            segment.move_to(path)
+        self.segments.active.is_new = True  # the next flush fsyncs the folders too, whose names have changed
+
+    def skip_to(self, offset: int) -> None:
+        """Begin a segment at ``offset``, above the log's end: there are no records between, as after a compaction.
+
+        Raises ``KafkaStorageError``.
+        """
+        with as_storage_error(self, "written"):
+            self.roll(offset)
+        self.log_end_offset = offset
 
     # durability and close
 

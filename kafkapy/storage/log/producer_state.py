@@ -434,6 +434,10 @@ class ProducerState:
 
     # snapshots
 
+    def move_to(self, directory: str) -> None:
+        """Note that the folder of the snapshots was renamed to ``directory``."""
+        self.directory = directory
+
     def snapshot_path(self, offset: int) -> str:
         """Return the path of the snapshot at ``offset``."""
         return f"{self.directory}/{offset:020d}{SUFFIX}"

@@ -361,6 +361,12 @@ class Segment:
                 part.rename(target)
         self.suffix = suffix
 
+    def move_to(self, directory: str) -> None:
+        """Note that its folder was renamed to ``directory``; the segment stays readable."""
+        self._stem = f"{directory}/{self.base_offset:020d}"
+        for name, kind in _PARTS:
+            getattr(self, name).rename(self._stem + kind + self.suffix)
+
     def remove(self) -> None:
         """Remove its files."""
         self.close()

@@ -43,9 +43,10 @@ class Progress(NamedTuple):
 
 
 class UncleanLog(NamedTuple):
-    """A log to recover; ``size`` is the number of its bytes to read."""
+    """A log to recover in the folder ``path``; ``size`` is the number of its bytes to read."""
 
     partition: TopicPartition
+    path: str
     found: Found
     size: int
 
@@ -75,8 +76,8 @@ async def recover_in_workers(
     *,
     processes: int,
     report: Callable[[Progress], object],
-) -> set[TopicPartition]:
-    """Recover the logs of unclean directories in worker processes, if there is enough to read; return these logs."""
+) -> set[str]:
+    """Recover the logs of unclean directories in worker processes, if there is enough to read; return their folders."""
     unclean = [
         each for directory in found if not directory.clean for each in _unclean_logs(logs.storage.files, directory)
     ]
@@ -107,9 +108,7 @@ async def recover_in_workers(
     return recovered
 
 
-def _recovered(
-    bundles: Sequence[Sequence[UncleanLog]], outcomes: Sequence[Facts | BaseException]
-) -> set[TopicPartition]:
+def _recovered(bundles: Sequence[Sequence[UncleanLog]], outcomes: Sequence[Facts | BaseException]) -> set[str]:
     recovered = set()
     for bundle, outcome in zip(bundles, outcomes, strict=True):
         if isinstance(outcome, BrokerError | OSError):
@@ -119,19 +118,19 @@ def _recovered(
         elif isinstance(outcome, BaseException):
             raise outcome
         else:
-            recovered |= {each.partition for each in bundle}
+            recovered |= {each.path for each in bundle}
     return recovered
 
 
 def _unclean_logs(files: Files, found: Found) -> Iterator[UncleanLog]:
-    for partition in found.partitions:
+    for partition, path in found.paths:
         try:
-            listing = files.list_directory(found.directory.partition_path(partition))
+            listing = files.list_directory(path)
         except OSError:
             continue  # opening the log will raise the error
         size = _bytes_beyond(listing, found.checkpointed(partition).recovery_point)
         if size:
-            yield UncleanLog(partition, found, size)
+            yield UncleanLog(partition, path, found, size)
 
 
 def _bytes_beyond(listing: Sequence[tuple[str, int]], recovery_point: int) -> int:
@@ -165,7 +164,7 @@ def _arguments(logs: "LogManager", bundle: Sequence[UncleanLog], config_of: Call
             {
                 "topic": each.partition.topic,
                 "partition": each.partition.partition,
-                "directory": each.found.directory.partition_path(each.partition),
+                "directory": each.path,
                 "config": asdict(config_of(each.partition.topic)),
                 "checkpointed": each.found.checkpointed(each.partition),
             }

@@ -2,9 +2,12 @@ from typing import Any
 
 import pytest
 
+from kafkapy.coordinator.group.calls import CommitCall, Producer
 from kafkapy.coordinator.group.membership import join
+from kafkapy.coordinator.group.offsets import CommittedOffset
+from kafkapy.protocol.errors import ErrorCode
 from kafkapy.storage.errors import KafkaStorageError
-from tests.coordinator.world import RANGE, World, subscription
+from tests.coordinator.world import RANGE, TP, World, subscription
 
 STICKY = (("sticky", subscription("t")),)
 BOTH = (("range", subscription("t")), ("sticky", subscription("t")))
@@ -264,3 +267,18 @@ class TestStaticMembers:
         world.join()
         world.join(protocols=RANGE)
         assert world.group().has_new_member
+
+
+def test_a_refused_member_leaves_the_group_of_an_aborted_transaction() -> None:
+    world = World()
+    call = CommitCall("g", "", -1, {TP: CommittedOffset(5)})
+    world.coordinator.commit_offsets_in_transaction(call, Producer(7, 2, 0))
+    world.coordinator.transaction_ended(0, 7, is_commit=False)
+    assert world.join("stranger").value.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.has_group()
+
+
+def test_a_refused_member_leaves_no_group_behind() -> None:
+    world = World()
+    assert world.join(protocols=()).value.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert not world.has_group()

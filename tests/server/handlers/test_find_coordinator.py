@@ -1,10 +1,12 @@
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import InvalidReplicationFactorError
+from kafkapy.metadata.image import MetadataImage
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -91,3 +93,36 @@ def test_a_new_topic_without_a_leader_is_not_available_after_the_timeout() -> No
     asker = without_topic()
     asker.services.topic_admin = Admin(asker, leader=7)
     assert asker.ask(find_coordinator, FindCoordinatorRequest("g"), 0).error_code == 15
+
+
+def test_a_broker_that_no_controller_tells_of_the_cluster_has_no_coordinator() -> None:
+    asker = without_topic()
+    asker.world.broker.image = MetadataImage()
+
+    async def first_image(_clock: object) -> MetadataImage:
+        return asker.world.broker.image
+
+    asker.world.broker.first_image = first_image  # type: ignore[attr-defined]
+    assert asker.ask(find_coordinator, FindCoordinatorRequest("g"), 3).error_code == 15
+
+
+@pytest.mark.parametrize("topics", [(GROUP_METADATA_TOPIC,), ("t",)])
+def test_a_broker_that_has_just_started_waits_for_the_first_image(topics: tuple[str, ...]) -> None:
+    asker = without_topic()
+    asker.world.broker.image = MetadataImage()
+
+    async def first_image(_clock: object) -> MetadataImage:
+        asker.world.broker.image = image(*topics)
+        return asker.world.broker.image
+
+    asker.world.broker.first_image = first_image  # type: ignore[attr-defined]
+    created: list[str] = []
+
+    async def create_automatically(names: Sequence[str]) -> dict[str, BrokerError | None]:
+        created.extend(names)
+        asker.world.broker.image = image(*names)
+        return dict.fromkeys(names)
+
+    asker.services.topic_admin = SimpleNamespace(create_automatically=create_automatically)
+    assert asker.ask(find_coordinator, FindCoordinatorRequest("g"), 3).node_id == 0
+    assert created == ([] if GROUP_METADATA_TOPIC in topics else [GROUP_METADATA_TOPIC])

@@ -46,6 +46,17 @@ def test_a_directory_in_use_is_noted(data: Path) -> None:
     assert found == [(NOTE, "data", "a broker is using it: files that it is writing now may look unfinished")]
 
 
+def test_a_copy_that_is_being_moved_here_is_noted_and_checked(data: Path) -> None:
+    future = data / f"copied-0.{'0' * 32}-future"
+    shutil.copytree(data / "seg-0", future)
+    checkpoint = data / "recovery-point-offset-checkpoint"
+    lines = [*checkpoint.read_text().splitlines()[2:], "copied 0 90"]
+    checkpoint.write_text("\n".join(["0", str(len(lines)), *lines, ""]))
+    assert _check(data) == [
+        (NOTE, future.name, "a copy of copied-0, which is being moved here; it goes on after the next start")
+    ]
+
+
 def test_foreign_folders_and_deleted_partitions(data: Path) -> None:
     (data / f"gone-0.{'0' * 32}-delete").mkdir()
     assert _check(data) == [

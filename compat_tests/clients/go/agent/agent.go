@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 )
@@ -80,6 +81,11 @@ type Question struct {
 
 	TransactionalID string        `json:"transactional_id"`
 	Transactions    []Transaction `json:"transactions"`
+}
+
+// Addresses are the brokers to begin with.
+func (q *Question) Addresses() []string {
+	return strings.Split(q.Bootstrap, ",")
 }
 
 // Group is what a member holds and has read; its methods may be called from several goroutines.

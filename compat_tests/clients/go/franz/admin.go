@@ -68,7 +68,7 @@ func answerAdmin(ctx context.Context, admin *kadm.Client, q *agent.Question) (an
 		for key, value := range q.Configs {
 			configs[key] = &value
 		}
-		created, err := admin.CreateTopic(ctx, q.Partitions, 1, configs, q.Topic)
+		created, err := admin.CreateTopic(ctx, q.Partitions, -1, configs, q.Topic)
 		return nil, firstOf(err, created.Err)
 	case "delete_topic":
 		deleted, err := admin.DeleteTopic(ctx, q.Topic)

@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	bootstrap string
+	bootstrap []string
 	codecs    = map[string]kgo.CompressionCodec{
 		"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(),
 		"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
@@ -29,7 +29,7 @@ var (
 )
 
 func newClient(options ...kgo.Opt) (*kgo.Client, error) {
-	return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(bootstrap)}, options...)...)
+	return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(bootstrap...)}, options...)...)
 }
 
 func produce(ctx context.Context, q *agent.Question) (any, error) {
@@ -230,7 +230,7 @@ func answerMember(ctx context.Context, q *agent.Question) (any, error) {
 func answer(q *agent.Question) (any, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), agent.Timeout)
 	defer cancel()
-	bootstrap = q.Bootstrap
+	bootstrap = q.Addresses()
 	switch q.Do {
 	case "produce":
 		return produce(ctx, q)

@@ -75,7 +75,7 @@ func answerAdmin(admin sarama.ClusterAdmin, q *agent.Question) (any, error) {
 		for key, value := range q.Configs {
 			configs[key] = &value
 		}
-		detail := sarama.TopicDetail{NumPartitions: q.Partitions, ReplicationFactor: 1, ConfigEntries: configs}
+		detail := sarama.TopicDetail{NumPartitions: q.Partitions, ReplicationFactor: -1, ConfigEntries: configs}
 		return nil, admin.CreateTopic(q.Topic, &detail, false)
 	case "delete_topic":
 		return nil, admin.DeleteTopic(q.Topic)

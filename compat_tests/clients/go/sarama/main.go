@@ -243,7 +243,7 @@ func leave(joined *member) error {
 }
 
 func answer(q *agent.Question) (any, error) {
-	address = []string{q.Bootstrap}
+	address = q.Addresses()
 	switch q.Do {
 	case "fence":
 		return fence(q)

@@ -37,7 +37,7 @@ fn done<T>(result: Result<T, (String, RDKafkaErrorCode)>) -> Result<Value, Failu
 
 pub fn create_topic(question: &Question) -> Result<Value, Failure> {
     let partitions = question.number("partitions") as i32;
-    let mut topic = NewTopic::new(question.topic(), partitions, TopicReplication::Fixed(1));
+    let mut topic = NewTopic::new(question.topic(), partitions, TopicReplication::Fixed(-1));
     for (name, value) in question.0["configs"].as_object().into_iter().flatten() {
         topic = topic.set(name, value.as_str().unwrap_or_default());
     }

@@ -31,8 +31,8 @@ pub async fn client(question: &Value) -> Result<Client, Failure> {
         base: 2.0,
         deadline: Some(TIMEOUT),
     };
-    let address = text(question, "bootstrap");
-    Ok(ClientBuilder::new(vec![address]).backoff_config(backoff).build().await?)
+    let addresses = text(question, "bootstrap").split(',').map(str::to_owned).collect();
+    Ok(ClientBuilder::new(addresses).backoff_config(backoff).build().await?)
 }
 
 pub async fn partition(question: &Value, partition: i32) -> Result<PartitionClient, Failure> {
@@ -73,7 +73,7 @@ async fn create_topic(question: &Value) -> Result<Value, Failure> {
     }
     let controller = client(question).await?.controller_client()?;
     let partitions = number(question, "partitions") as i32;
-    controller.create_topic(text(question, "topic"), partitions, 1, TIMEOUT_MS).await?;
+    controller.create_topic(text(question, "topic"), partitions, -1, TIMEOUT_MS).await?;
     Ok(Value::Null)
 }
 

@@ -1,0 +1,146 @@
+"""Rules of replication, each broken on purpose: the simulation must notice that.
+
+Every rule is one line of the product or a few, replaced while a history runs.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from contextlib import AbstractContextManager
+from typing import Any, Final, NamedTuple
+from unittest.mock import patch
+
+from kafkapy.controller import elections
+from kafkapy.controller.active_controller import ActiveController
+from kafkapy.metadata.store import ANY_VERSION, SetData
+from kafkapy.metadata.tree import Tree
+from kafkapy.replication import fetcher, partition
+from kafkapy.replication.partition import InSyncReplicas, Partition, RemoteReplica
+from kafkapy.replication.truncation import TruncatedLog, Truncation
+
+
+class BrokenRule(NamedTuple):
+    """What is wrong, and what makes it so for as long as it is entered."""
+
+    sentence: str
+    break_it: Callable[[], AbstractContextManager[object]]
+
+
+def _to_high_watermark(log: TruncatedLog, leader_epoch: int, end_offset: int) -> Truncation:
+    return Truncation(min(log.high_watermark, log.log_end_offset))
+
+
+def _without_truncation(log: TruncatedLog, leader_epoch: int, end_offset: int) -> Truncation:
+    return Truncation(log.log_end_offset)
+
+
+def _joins_at_once(isr: InSyncReplicas, replica: RemoteReplica, **_: int) -> bool:
+    return not isr.in_flight and replica.broker_id not in isr.committed and replica.log_end_offset >= 0
+
+
+def _joins_at_high_watermark(
+    isr: InSyncReplicas, replica: RemoteReplica, *, leader_high_watermark: int, epoch_start_offset: int
+) -> bool:
+    return _joins_at_once(isr, replica) and replica.log_end_offset >= leader_high_watermark
+
+
+def _of_fastest_follower(
+    local_end_offset: int, remotes: Iterable[RemoteReplica], maximal: Collection[int], *, now_ms: int, lag_max_ms: int
+) -> int:
+    ends = [replica.log_end_offset for replica in remotes if replica.broker_id in maximal]
+    return min(local_end_offset, max(ends, default=local_end_offset))
+
+
+def _acknowledged_at_append(self: Partition, next_offset: int, required_acks: int = -1) -> bool:
+    return True
+
+
+def _elect_any(
+    replicas: Collection[int], isr: Collection[int], live: Collection[int], *, unclean: bool
+) -> elections.Elected | None:
+    leader = next((broker for broker in replicas if broker in live), None)
+    if leader is None:
+        return None
+    return elections.Elected(leader, tuple({leader: 0, **{broker: 0 for broker in isr if broker in live}}))
+
+
+def _elect_any_alone(
+    replicas: Collection[int], isr: Collection[int], live: Collection[int], *, unclean: bool
+) -> elections.Elected | None:
+    leader = next((broker for broker in replicas if broker in live), None)
+    return None if leader is None else elections.Elected(leader, tuple(broker for broker in isr if broker in live))
+
+
+def _no_check(*_: Any) -> None:
+    return None
+
+
+def _any_version(tree: Tree, operation: SetData, *rest: Any) -> Any:
+    if operation.path.endswith("/state"):
+        operation = operation._replace(version=ANY_VERSION)
+    return _SET(tree, operation, *rest)
+
+
+_SET: Final = Tree._set
+
+
+class _WithoutVersions:
+    """The controller compares nothing, and the store writes whatever version was read."""
+
+    def __enter__(self) -> None:
+        self._patches = [
+            patch.object(ActiveController, "_isr_refusal", _no_check),
+            patch.object(Tree, "_set", _any_version),
+        ]
+        for each in self._patches:
+            each.start()
+
+    def __exit__(self, *_: object) -> None:
+        for each in self._patches:
+            each.stop()
+
+
+RULES: Final = {
+    "truncates-to-high-watermark": BrokenRule(
+        "a follower truncates its log to its high watermark and not by leader epochs (before KIP-101)",
+        lambda: patch.object(fetcher, "truncation_of", _to_high_watermark),
+    ),
+    "does-not-truncate": BrokenRule(
+        "a follower keeps what its new leader does not have",
+        lambda: patch.object(fetcher, "truncation_of", _without_truncation),
+    ),
+    "joins-at-once": BrokenRule(
+        "a replica joins the ISR with its first fetch, before it has reached the high watermark",
+        lambda: patch.object(partition, "may_join", _joins_at_once),
+    ),
+    "joins-at-high-watermark": BrokenRule(
+        "a replica joins the ISR at the high watermark, before it has reached the start of the leader's epoch",
+        lambda: patch.object(partition, "may_join", _joins_at_high_watermark),
+    ),
+    "counts-fastest-follower": BrokenRule(
+        "a leader moves its high watermark when one in-sync follower has the records",
+        lambda: patch.object(partition, "high_watermark", _of_fastest_follower),
+    ),
+    "counts-committed-isr": BrokenRule(
+        "a leader counts only the ISR that is confirmed, without the one that it has proposed (KIP-497)",
+        lambda: patch.object(InSyncReplicas, "maximal", property(lambda self: self.committed)),
+    ),
+    "acknowledges-at-append": BrokenRule(
+        "a leader answers acks=all when it has appended",
+        lambda: patch.object(Partition, "is_acknowledged", _acknowledged_at_append),
+    ),
+    "elects-out-of-isr": BrokenRule(
+        "the controller elects a live replica that is not in the ISR, and puts it there",
+        lambda: patch("kafkapy.controller.partition_machine.elect_offline", _elect_any),
+    ),
+    "elects-without-isr": BrokenRule(
+        "the controller elects a live replica that is not in the ISR, and leaves the ISR",
+        lambda: patch("kafkapy.controller.partition_machine.elect_offline", _elect_any_alone),
+    ),
+    "serves-any-epoch": BrokenRule(
+        "leader and follower compare no leader epochs in requests (before KIP-320)",
+        lambda: patch.object(Partition, "check_epoch", _no_check),
+    ),
+    "changes-isr-unseen": BrokenRule(
+        "the ISR is changed without a look at leader epoch and version",
+        _WithoutVersions,
+    ),
+}
