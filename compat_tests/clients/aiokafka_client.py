@@ -13,7 +13,6 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, ProducerFenced, for_code
 
 from compat_tests.clients.client import (
-    BROKERS_DEFAULT,
     DEFAULTS,
     EARLIEST,
     TIMEOUT_S,
@@ -270,8 +269,14 @@ class AiokafkaClient:
         return _run(run())
 
     def create_topic(self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
-        new = NewTopic(topic, partitions, BROKERS_DEFAULT, topic_configs=dict(configs or {}))
-        for _, code, *message in self._ask(lambda admin: admin.create_topics([new])).topic_errors:
+        async def create(admin: AIOKafkaAdminClient) -> list[tuple[Any, ...]]:
+            brokers = (await admin.describe_cluster())["brokers"]
+            # The broker's default, spelled out: aiokafka 0.14 refuses a factor of -1.
+            new = NewTopic(topic, partitions, min(3, len(brokers)), topic_configs=dict(configs or {}))
+            found: list[tuple[Any, ...]] = (await admin.create_topics([new])).topic_errors
+            return found
+
+        for _, code, *message in self._ask(create):
             if code:
                 raise KafkaCodeError(code, str(message))
 

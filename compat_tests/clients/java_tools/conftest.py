@@ -58,8 +58,9 @@ class BrokerTools:
         wait_for_leaders(self.bootstrap, topic, partitions)
 
     def fill(self, topic: str, values: list[str]) -> None:
-        """Produces the values with the console producer."""
-        self.run("ConsoleProducer", "--topic", topic, text="".join(f"{value}\n" for value in values))
+        """Produces the values with the console producer, and waits until every replica has them."""
+        text = "".join(f"{value}\n" for value in values)
+        self.run("ConsoleProducer", "--topic", topic, "--request-required-acks", "all", text=text)
 
     def consume(self, topic: str, count: int, *arguments: str) -> list[str]:
         """The lines that the console consumer prints."""
