@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from compat_tests.chaos.namespaces import Network, isolate
-from compat_tests.chaos.three_brokers import BROKERS, ZOOKEEPER, NoProgressError, ThreeBrokers, temporary_directory
+from compat_tests.chaos.three_machines import BROKERS, ZOOKEEPER, NoProgressError, ThreeMachines, temporary_directory
 from compat_tests.chaos.windows import NEED_NAMESPACES, Faults, Kind, Window
 from compat_tests.chaos.workload import Round
 from compat_tests.process import BrokerError, wait_for
@@ -60,12 +60,12 @@ class Campaign:
         number: int = self._options.from_window
         last: int = number + self._options.windows
         for cluster_number in itertools.count(1):
-            with ThreeBrokers(self._options.target, self._directory / str(cluster_number), self._network) as cluster:
+            with ThreeMachines(self._options.target, self._directory / str(cluster_number), self._network) as cluster:
                 number = self._run_on(cluster, number, last)
             if number >= last or self._is_over():
                 return
 
-    def _run_on(self, cluster: ThreeBrokers, first: int, last: int) -> int:
+    def _run_on(self, cluster: ThreeMachines, first: int, last: int) -> int:
         """Rounds until one has a violation; returns the number of the next window."""
         faults = Faults(cluster, self.say)
         for start in range(first, last, int(self._options.per_round)):
@@ -88,7 +88,7 @@ class Campaign:
         minutes: float | None = self._options.minutes
         return minutes is not None and time.monotonic() - self._began_s > minutes * 60
 
-    def _round(self, cluster: ThreeBrokers, faults: Faults, numbers: Iterable[int]) -> None:
+    def _round(self, cluster: ThreeMachines, faults: Faults, numbers: Iterable[int]) -> None:
         self.rounds += 1
         clients: Round | None = None
         before = len(self.violations)
@@ -124,7 +124,7 @@ class Campaign:
             cluster.delete_topics(*names)
 
     def _window(
-        self, cluster: ThreeBrokers, faults: Faults, clients: Round, window: Window, names: tuple[str, ...]
+        self, cluster: ThreeMachines, faults: Faults, clients: Round, window: Window, names: tuple[str, ...]
     ) -> None:
         began_s = time.monotonic()
         try:
@@ -149,7 +149,7 @@ class Campaign:
         )
 
     @staticmethod
-    def _wait_for_progress(cluster: ThreeBrokers, clients: Round, since_s: float, bound_s: float) -> dict[str, float]:
+    def _wait_for_progress(cluster: ThreeMachines, clients: Round, since_s: float, bound_s: float) -> dict[str, float]:
         """The seconds until each kind of work has gone on; raises NoProgressError."""
         found: dict[str, float] = {}
 
@@ -170,7 +170,7 @@ class Campaign:
             raise NoProgressError(f"no progress: {sorted(missing)} after {bound_s:.0f} s; leaders and ISR: {states}")
         return found
 
-    def _differing(self, cluster: ThreeBrokers, names: tuple[str, ...]) -> list[str]:
+    def _differing(self, cluster: ThreeMachines, names: tuple[str, ...]) -> list[str]:
         found: list[str] = []
 
         def are_the_same() -> bool:
@@ -180,7 +180,7 @@ class Campaign:
         wait_for(are_the_same, 20, 1.0)
         return found
 
-    def _tracebacks(self, cluster: ThreeBrokers) -> list[str]:
+    def _tracebacks(self, cluster: ThreeMachines) -> list[str]:
         if cluster.target == "kafka":
             return []
         return [

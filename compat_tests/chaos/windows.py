@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from compat_tests.chaos.namespaces import CLIENTS
-from compat_tests.chaos.three_brokers import BROKERS, WAIT_S, ZOOKEEPER, ThreeBrokers, Tree
+from compat_tests.chaos.three_machines import BROKERS, WAIT_S, ZOOKEEPER, ThreeMachines, Tree
 from compat_tests.chaos.workload import PARTITIONS, TRANSACTIONAL_ID
 from compat_tests.process import wait_for
 
@@ -113,7 +113,7 @@ class Window:
 class Faults:
     """Does to the cluster what a window says, and undoes it."""
 
-    def __init__(self, cluster: ThreeBrokers, say: Callable[[str], None]) -> None:
+    def __init__(self, cluster: ThreeMachines, say: Callable[[str], None]) -> None:
         self._cluster = cluster
         self._say = say
         self.ended_by_themselves = 0

@@ -25,8 +25,6 @@ COMMAND_TIMEOUT_S = 240.0
 ENDED_BY_SIGTERM = 128 + 15
 """What `wait` returns for a process of Java that was told to stop."""
 TOOLS = {
-    "kafka-reassign-partitions.sh": ("ReassignPartitionsCommand",),
-    "kafka-leader-election.sh": ("LeaderElectionCommand",),
     "zookeeper-shell.sh": ("ZooKeeperMainWithTlsSupportForKafka", "-server"),
 }
 BLOCK = re.compile(r"(?:<!-- file: (\S+) -->\n)?```(\w*)\n(.*?)```", re.DOTALL)

@@ -96,7 +96,7 @@ def test_records_come_from_the_rack(
 
 
 def _fetch(cluster: Cluster, broker_id: int, offset: int, version: int = 11, **fields: Any) -> tuple[int, int, bool]:
-    """Error code, preferred replica and whether there are records."""
+    """Error code, preferred read replica and whether there are records."""
     partition = FetchPartition(0, fetch_offset=offset, partition_max_bytes=100_000, current_leader_epoch=-1)
     request = FetchRequest(
         max_wait_ms=0, min_bytes=1, session_epoch=-1, topics=[FetchTopic(TOPIC, partitions=[partition])], **fields

@@ -185,7 +185,10 @@ def test_an_unclean_leader_is_elected(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["reassign", "--to", "1,9"], "broker 9 is not in the cluster; there is 1, 2, 3"),
+        (
+            ["reassign", "--to", "1,9"],
+            "broker 9 is offline, or does not exist: replicas can move to brokers that are online, 1, 2, 3",
+        ),
         (["reassign", "--to", "1", "--topic", "errors", "--yes"], "is to have 2 replicas: name at least as many"),
         (["reassign", "--to", "1,2", "--topic", "none"], "topic none does not exist"),
         (["reassign", "--cancel", "--topic", "none"], "topic none does not exist"),

@@ -73,6 +73,8 @@ def build_cluster(options: argparse.Namespace) -> HostedCluster:
     for name, instead in _NOT_A_SETTING.items():
         if name in settings:
             raise UsageError(f"{name} can't be a setting of the whole cluster: {instead}")
+    if options.data is not None and not options.data:
+        raise UsageError("--data '' names no directory: write --data DIR, or leave --data out for a temporary one")
     count = options.brokers
     if count is None:
         count = _kept_count(options.data) or BROKERS
@@ -170,7 +172,7 @@ def banner(cluster: HostedCluster, control_urls: list[str]) -> list[str]:
     lines += [
         "",
         f"  clients   bootstrap.servers={cluster.bootstrap}",
-        f"  look      kafkapy brokers{connect}",
+        f"  look      kafkapy brokers{connect}{'' if count == 1 else '   (any of the addresses will do)'}",
         f"  data      {data}",
         *(f"  control   {url}/   kill, pause and separate brokers, faults, clock" for url in control_urls),
         f"  stop      Ctrl-C, or kill {os.getpid()}",

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import typer
 
-from kafkapy.cli.output import fail, show
+from kafkapy.cli.output import counted, fail, show
 from kafkapy.clients import moves
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import RequestFailedError
@@ -25,7 +25,7 @@ def elect(client: ClusterClient, names: Sequence[str], *, unclean: bool, yes: bo
     before = _leaders(client)
     if unclean and not yes:
         typer.confirm(
-            "Records that only replicas out of reach have are lost. Elect leaders nevertheless?", abort=True, err=True
+            "Records that only offline replicas have will be lost. Elect leaders anyway?", abort=True, err=True
         )
     results = moves.elect(client, places, unclean=unclean)
     elected = [place for place, error in results.items() if error is None]
@@ -43,12 +43,12 @@ def elect(client: ClusterClient, names: Sequence[str], *, unclean: bool, yes: bo
     show(
         rows,
         as_json=as_json,
-        title="elections of any live replica" if unclean else "elections of preferred leaders",
-        if_empty="none was needed",
+        title="unclean elections" if unclean else "elections of preferred leaders",
+        if_empty="none needed, each partition is led by its first replica",
     )
     failed = [error for error in results.values() if error is not None and not _is_no_failure(error)]
     if failed:
-        fail(f"no leader was elected for {len(failed)} of {len(results)} partitions: {failed[0]}")
+        fail(f"{len(failed)} of {counted(len(results), 'election')} failed, leaders stay as they were: {failed[0]}")
 
 
 def _places(client: ClusterClient, names: Sequence[str]) -> list[Place]:

@@ -28,6 +28,7 @@ ALL: Final = "all"
 INTERRUPTED: Final = 130
 """The exit code after Ctrl-C, as shells have it."""
 _MOST_REFUSALS: Final = 5
+_HIGHEST_ID: Final = (1 << 31) - 1
 
 
 class Wanted(NamedTuple):
@@ -110,7 +111,7 @@ def reassign(client: ClusterClient, wanted: Wanted, how: Execution) -> None:
     if wanted.plan is not None:
         targets = read_plan(wanted.plan)
     else:
-        targets = _balanced(current, _chosen(wanted.to or "", racks), wanted)
+        targets = _balanced(current, _chosen(wanted.to or "", current, racks), wanted)
     _check_targets(targets, current, racks)
     changed = {place: brokers for place, brokers in sorted(targets.items()) if brokers != current[place]}
     if how.dry_run and how.as_json:
@@ -136,25 +137,27 @@ def reassign(client: ClusterClient, wanted: Wanted, how: Execution) -> None:
 # the plan
 
 
-def _chosen(to: str, racks: Mapping[int, str | None]) -> dict[int, str | None]:
+def _chosen(to: str, current: Assignment, racks: Mapping[int, str | None]) -> dict[int, str | None]:
     """The brokers of ``--to`` with their racks."""
     if to == ALL:
         return dict(racks)
     words = [word.strip() for word in to.split(",") if word.strip()]
     strange = next((word for word in words if not word.isdecimal()), None)
     if strange is not None or not words:
-        fail(f"{strange or to!r} is no list of brokers: write --to 1,2,3 or --to all")
+        fail(f"{strange or to!r} is no list of brokers: write --to 0,1,2 or --to all")
     ids = list(map(int, words))
     if len(set(ids)) < len(ids):
         fail(f"--to {to} names a broker twice")
-    _check_brokers(ids, racks)
+    _check_brokers(ids, current, racks)
     return {broker: racks[broker] for broker in ids}
 
 
-def _check_brokers(ids: Iterable[int], racks: Mapping[int, str | None]) -> None:
+def _check_brokers(ids: Iterable[int], current: Assignment, racks: Mapping[int, str | None]) -> None:
+    """End the command if a broker is not online: metadata name the others only where they have replicas."""
     for broker in ids:
         if broker not in racks:
-            fail(f"broker {broker} is not in the cluster; there is {', '.join(map(str, sorted(racks)))}")
+            state = "is offline" if broker in _flat(current) else "is offline, or does not exist"
+            fail(f"broker {broker} {state}: replicas can move to brokers that are online, {_listed(sorted(racks))}")
 
 
 def _balanced(current: Assignment, to: dict[int, str | None], wanted: Wanted) -> Assignment:
@@ -199,25 +202,38 @@ def _item(path: Path, item: Any) -> tuple[Place, list[int]]:
     def invalid() -> NoReturn:
         fail(
             f'{path}: {json.dumps(item)[:100]} is no partition of a plan: write {{"topic": "flights", "partition": 0,'
-            ' "replicas": [1, 2]}'
+            ' "replicas": [0, 1]}'
         )
-
-    def is_number(value: Any) -> bool:
-        return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31
 
     if not isinstance(item, dict):
         invalid()
     topic, partition, replicas = (item.get(name) for name in ("topic", "partition", "replicas"))
     if not isinstance(topic, str) or not isinstance(replicas, list):
         invalid()
-    if not isinstance(partition, int) or not is_number(partition):
+    if not isinstance(partition, int) or not _is_number(partition):
         invalid()
-    if not replicas or not all(map(is_number, replicas)) or len(set(replicas)) < len(replicas):
-        invalid()
+    _check_replicas(f"{path}: {topic}-{partition}", replicas)
     directories = item.get("log_dirs")
     if directories is not None and (not isinstance(directories, list) or set(map(str, directories)) - {"any"}):
         fail(f"{path}: {topic}-{partition} names log directories: this command moves replicas between brokers only")
     return (topic, partition), replicas
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _HIGHEST_ID
+
+
+def _check_replicas(where: str, replicas: list[Any]) -> None:
+    if not replicas:
+        fail(f"{where} has an empty list of replicas: name the brokers that are to have one")
+    for at, broker in enumerate(replicas):
+        if not _is_number(broker):
+            fail(
+                f"{where} is to have a replica on broker {json.dumps(broker)[:100]}: the ids of"
+                f" brokers are whole numbers from 0 to {_HIGHEST_ID}"
+            )
+        if broker in replicas[:at]:
+            fail(f"{where} names broker {broker} twice: a broker has only one replica of a partition")
 
 
 def kafka_json(targets: Mapping[Place, Sequence[int]]) -> dict[str, Any]:
@@ -236,7 +252,7 @@ def _check_targets(targets: Assignment, current: Assignment, racks: Mapping[int,
             fail(f"topic {place[0]} does not exist")
         if place not in current:
             fail(f"topic {place[0]} has no partition {place[1]}")
-        _check_brokers(brokers, racks)
+        _check_brokers(brokers, current, racks)
 
 
 def _show_plan(client: ClusterClient, current: Assignment, changed: Assignment, how: Execution) -> None:

@@ -26,7 +26,7 @@ from kafkapy.records.scanner import scan_is_compiled
 from kafkapy.server import logs
 from kafkapy.server.broker import START_FAILURES, BrokerServer
 from kafkapy.server.interpreter import Interpreter
-from kafkapy.storage.errors import LogDirectoryError
+from kafkapy.storage.errors import ForeignDirectoryError, LogDirectoryError
 from kafkapy.storage.recovery.parallel_recovery import default_processes
 
 logger: Final = logging.getLogger("kafkapy")
@@ -65,9 +65,24 @@ def _serve(options: argparse.Namespace, data: str | None, *, in_memory_metadata:
     for name in config.unknown:
         logger.warning("%s: there is no configuration key %r%s; it is ignored", options.config, name, nearest_key(name))
     alone = default_processes() == 1  # polling would take the only processor from the client
-    with asyncio.Runner(loop_factory=lambda: BrokerLoop(polls=not alone)) as runner:
-        runner.run(_run_with_extras(config, options, in_memory_metadata=in_memory_metadata))
+    try:
+        with asyncio.Runner(loop_factory=lambda: BrokerLoop(polls=not alone)) as runner:
+            runner.run(_run_with_extras(config, options, in_memory_metadata=in_memory_metadata))
+    except ForeignDirectoryError:
+        _refuse_cluster(config)
+        raise
     return 0
+
+
+def _refuse_cluster(config: BrokerConfig) -> None:
+    """Raise UsageError if a directory that this broker can't use is that of ``kafkapy cluster start``."""
+    from kafkapy.testing.cluster_directory import ClusterDirectory  # only here, since it imports much
+
+    for path in config.log_dirs:
+        if ClusterDirectory(path).broker_count():
+            raise UsageError(
+                f"{path} has the data of a cluster of brokers: start it with kafkapy cluster start --data {path}"
+            )
 
 
 async def _run_with_extras(config: BrokerConfig, options: argparse.Namespace, *, in_memory_metadata: bool) -> None:

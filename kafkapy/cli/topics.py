@@ -151,9 +151,9 @@ def alter(
 
 @app.command(
     epilog=examples(
-        "kafkapy topics reassign --to 1,2,3",
+        "kafkapy topics reassign --to 0,1,2",
         "kafkapy topics reassign --topic flights --to all --dry-run",
-        "kafkapy topics reassign --to 1,2,3 --dry-run --json > plan.json",
+        "kafkapy topics reassign --to 0,1,2 --dry-run --json > plan.json",
         "kafkapy topics reassign --plan plan.json --throttle 50000000 --yes",
         "kafkapy topics reassign --list",
         "kafkapy topics reassign --cancel",
@@ -193,8 +193,12 @@ def reassign(  # noqa: PLR0913, PLR0917  # typer reads a command's options from 
     from kafkapy.cli import reassign as command
     from kafkapy.clients.moves import CLIENT_TIMEOUT_S
 
-    if sum((to is not None, plan is not None, list_only, cancel)) != 1:
-        fail("say what to do with one of --to 1,2,3, --plan FILE, --list and --cancel")
+    asked = {"--to": to is not None, "--plan": plan is not None, "--list": list_only, "--cancel": cancel}
+    given = [name for name, is_given in asked.items() if is_given]
+    if not given:
+        fail("say what to do: --to 0,1,2, --plan FILE, --list or --cancel")
+    if len(given) > 1:
+        fail(f"{' and '.join(given)} can't be used together: choose one of them")
     if to is None and replicas is not None:
         fail("--replication-factor goes with --to")
     if topic and (plan is not None or list_only):

@@ -19,6 +19,7 @@ from kafkapy.protocol.messages.metadata import (
 )
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+HIGHEST_PORT: Final = 65_535
 RETRY_PAUSE_S: Final = 0.05
 RETRIES: Final = 200
 _SOON: Final = frozenset(
@@ -36,12 +37,14 @@ T = TypeVar("T")
 
 
 def parse_bootstrap(text: str) -> list[tuple[str, int]]:
-    """``host:port,host:port``; raises ClientError for another form. IPv6 addresses are in brackets."""
+    """``host:port,host:port``; raises ClientError for another form or port. IPv6 addresses are in brackets."""
     addresses = []
     for item in filter(None, (part.strip() for part in text.split(","))):
         host, _, port = item.rpartition(":")
         if not host or not port.isdecimal():
             raise ClientError(f"{item!r} is no address of a broker: write host:port")
+        if not 0 < int(port) <= HIGHEST_PORT:
+            raise ClientError(f"{item!r} is no address of a broker: ports are numbers from 1 to {HIGHEST_PORT}")
         addresses.append((host.strip("[]"), int(port)))
     if not addresses:
         raise ClientError("no address of a broker is given: write host:port")

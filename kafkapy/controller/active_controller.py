@@ -115,10 +115,10 @@ class ActiveController:
         deletions = await self._store.children(DeleteTopicsZNode.PATH, self._watchers.deletions)
         self.context.topics_to_delete.update(topic for topic in deletions if topic in self.context.assignments)
         await self._send_metadata(self.context.brokers, ())  # no partitions yet
-        online, offline = await self._replicas.start_up()
-        await self._partitions.start_up()
+        online, offline = await self._replicas.set_initial_states()
+        await self._partitions.set_initial_states()
         # Elections come first, since clients wait for them. 2.7.2 first writes leader -1 for these partitions.
-        await self._partitions.trigger_online()
+        await self._partitions.give_missing_leaders()
         await self._flush()
         await self._replicas.bring_online(online)
         await self._flush()
@@ -335,7 +335,7 @@ class ActiveController:
             [found for found in self.context.replicas_on(brokers) if not self._is_going(found)]
         )
         await self._flush()
-        await self._partitions.trigger_online()
+        await self._partitions.give_missing_leaders()
         await self._flush()
         await self.reassignments.resume(brokers)
         await self._deletion.broker_is_back(brokers)
@@ -357,7 +357,7 @@ class ActiveController:
         for partition in leaderless:
             await pause()
             self.context.move_partition(partition, PartitionState.OFFLINE)
-        await self._partitions.trigger_online()
+        await self._partitions.give_missing_leaders()
         await self._flush()
         await self._replicas.take_offline([found for found in replicas if not self._is_going(found)])
         await self._flush()
@@ -371,7 +371,7 @@ class ActiveController:
             await pause()
             self.context.move_partition(partition, PartitionState.NEW)
         await self._replicas.start_new(replicas)
-        await self._partitions.bring_online(partitions)
+        await self._partitions.give_leaders(partitions)
         await self._replicas.finish_new(replicas)
         await self._flush()
 

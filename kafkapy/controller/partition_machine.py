@@ -26,8 +26,8 @@ election.
 
 **What a crash leaves.** The store is always ahead of the brokers, so the next controller loads it and continues:
 
-- after 1: an assignment without states; the partitions start as New and get their leaders (``start_up``,
-  ``trigger_online``);
+- after 1: an assignment without states; the partitions start as New and get their leaders (``set_initial_states``,
+  ``give_missing_leaders``);
 - after 3, or between the write of an election and its requests: states that no broker has received. The new controller
   sends the state of every partition to every broker when it starts; brokers ignore leader epochs that they know
   already.
@@ -75,7 +75,7 @@ class PartitionMachine:
         self._batch = batch
         self._unclean_default = unclean_default
 
-    async def start_up(self) -> None:
+    async def set_initial_states(self) -> None:
         """Set the states from the loaded leaders."""
         states = self._context.partition_states
         for partition in self._context.partitions():
@@ -88,12 +88,12 @@ class PartitionMachine:
             else:
                 states[partition] = PartitionState.OFFLINE
 
-    async def trigger_online(self) -> None:
-        """Try to elect a leader for every partition without one."""
+    async def give_missing_leaders(self) -> None:
+        """``give_leaders`` for every partition without one."""
         waiting = self._context.partitions_in(PartitionState.NEW) + self._context.partitions_in(PartitionState.OFFLINE)
-        await self.bring_online(waiting)
+        await self.give_leaders(waiting)
 
-    async def bring_online(self, partitions: Sequence[TopicPartition]) -> None:
+    async def give_leaders(self, partitions: Sequence[TopicPartition]) -> None:
         """Set first leaders for new partitions, elect leaders for those whose leader failed."""
         states = self._context.partition_states
         await self._start_new([found for found in partitions if states.get(found) is PartitionState.NEW])

@@ -20,7 +20,7 @@ class ReplicaMachine:
         self._partitions = partitions
         self._batch = batch
 
-    async def start_up(self) -> tuple[list[Replica], list[Replica]]:
+    async def set_initial_states(self) -> tuple[list[Replica], list[Replica]]:
         """Set the states from the live brokers; returns the online replicas, and the others."""
         online: list[Replica] = []
         offline: list[Replica] = []

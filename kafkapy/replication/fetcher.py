@@ -262,7 +262,7 @@ class ReplicaFetcher:
         return truncating
 
     def _is_throttled(self, followed: _Followed) -> bool:
-        return not followed.is_in_sync and self._throttle.is_held_back(followed.partition)
+        return not followed.is_in_sync and self._throttle.is_exceeded_for(followed.partition)
 
     def _is_settled(self, followed: _Followed) -> bool:
         """Tell whether the disk has what was appended, if the topic's acknowledgements wait for that."""

@@ -57,7 +57,7 @@ class FetchLimits(NamedTuple):
     replica_id: int = NO_BROKER_ID
     cuts_first_batch: bool = False
     from_any_replica: bool = False
-    """A follower answers too: the client is a consumer that knows of preferred replicas."""
+    """A follower answers too: the client is a consumer that knows of preferred read replicas."""
     rack: str = ""
     """Where the client is; empty if it does not tell."""
     listener: str = ""
@@ -87,7 +87,7 @@ class PartitionRead(NamedTuple):
     log_start_offset: int = NO_OFFSET
     aborted: list[tuple[int, int]] | None = None
     diverging: tuple[int, int] | None = None
-    preferred_replica: int = NO_BROKER_ID
+    preferred_read_replica: int = NO_BROKER_ID
     """The broker that the client should read from instead; nothing was read then."""
 
 
@@ -202,7 +202,7 @@ class _PendingFetch:
             end_offset = log.log_end_offset
         if end_offset == wish.offset:
             return 0  # after a roll this offset is in a new segment, and there is nothing to be read yet
-        if limits.is_follower and self._replicas.is_held_back(partition, limits.replica_id):
+        if limits.is_follower and self._replicas.withholds_records(partition, limits.replica_id):
             return 0  # it is given no records now
         end = log.locate(end_offset)
         if end.segment_base_offset != start.segment_base_offset:
@@ -292,7 +292,7 @@ class _Reading:
                 self._min_one_batch = limits.cuts_first_batch
                 self._left = max(self._left - size, 0)
                 self._size += size
-            if read.error_code or read.diverging or read.preferred_replica != NO_BROKER_ID:
+            if read.error_code or read.diverging or read.preferred_read_replica != NO_BROKER_ID:
                 self._must_answer = True
                 self._has_unknown |= read.error_code == UnknownTopicOrPartitionError.error_code
             self._reads.append(read)
@@ -344,7 +344,7 @@ def read_one(
         log = partition.log
         stable = log.last_stable_offset
         if limits.rack:
-            preferred = replicas.preferred_replica(partition, wish.offset, limits.rack, limits.listener)
+            preferred = replicas.preferred_read_replica(partition, wish.offset, limits.rack, limits.listener)
             if preferred != NO_BROKER_ID:
                 return _read_of(
                     (topic_partition, EMPTY, 0, log.high_watermark, stable, log.log_start_offset, None, None, preferred)
@@ -384,7 +384,7 @@ def _read_as_follower(
         _check_size(log, wish.offset, log.log_end_offset, max_bytes)
         records = log.read(wish.offset, max_bytes, min_one_batch=min_one_batch).records
         is_replica = replica_id in partition.remotes
-        if not is_replica or replicas.is_held_back(partition, replica_id):
+        if not is_replica or replicas.withholds_records(partition, replica_id):
             # To a broker that is no replica Kafka answers without records, and without an error if the offset is there.
             if isinstance(records, FileSlice):
                 records.release()

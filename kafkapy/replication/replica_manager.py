@@ -369,16 +369,16 @@ class ReplicaManager:
         if has_news:
             self.purgatory.check(partition.topic_partition)
 
-    def is_held_back(self, partition: Partition, broker_id: int) -> bool:
-        """Tell whether a follower that is not in sync must not get records now, since the partition is throttled."""
+    def withholds_records(self, partition: Partition, broker_id: int) -> bool:
+        """Tell whether a leader answers a follower without records now: it is throttled, and not in sync."""
         return (
             self._throttle is not None
             and broker_id not in partition.isr.committed
-            and self._throttle.is_held_back(partition)
+            and self._throttle.is_exceeded_for(partition)
         )
 
-    def follower_answered(self, sizes: Iterable[tuple[TopicPartition, int]]) -> None:
-        """Count what a follower's fetch is answered with: bytes of records by partition."""
+    def count_throttled_bytes(self, sizes: Iterable[tuple[TopicPartition, int]]) -> None:
+        """Count the answer to a follower's fetch for the quota: the bytes of records of its throttled partitions."""
         throttle = self._throttle
         if throttle is None:
             return
@@ -453,7 +453,7 @@ class ReplicaManager:
         """A partition that this broker follows has another high watermark: check the consumers that wait for it."""
         self.purgatory.check(topic_partition)
 
-    def preferred_replica(self, partition: Partition, offset: int, rack: str, listener: str) -> int:
+    def preferred_read_replica(self, partition: Partition, offset: int, rack: str, listener: str) -> int:
         """Return the follower from which a consumer in ``rack`` should read ``offset`` (KIP-392).
 
         ``listener`` is the one that the consumer uses. ``NO_BROKER_ID`` means this broker: it leads and none is nearer,

@@ -61,8 +61,8 @@ class ReplicationThrottle:
             rule = self._rules[config] = throttled_partitions(names, self._broker_id)
         return rule(partition.topic_partition.partition)
 
-    def is_held_back(self, partition: Partition) -> bool:
-        """Tell whether a replica that is not in sync has to wait: it is throttled, and the quota is exceeded."""
+    def is_exceeded_for(self, partition: Partition) -> bool:
+        """Tell whether this broker's replica is throttled and the quota is exceeded; replicas in sync need not wait."""
         return self.quota.is_limited and self.covers(partition) and self.quota.is_exceeded
 
 

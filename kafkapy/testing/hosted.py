@@ -152,7 +152,7 @@ class HostedBroker:
     async def kill(self) -> None:
         """Stop as if the broker's process had been killed: connections break, logs stay unclosed."""
         async with self._turn:
-            server, self._server = self._server, None
+            server = self._leave()
             if server is not None:
                 await server.kill()
                 await self._settled()
@@ -164,9 +164,16 @@ class HostedBroker:
         self._turn = asyncio.Lock()  # for the next event loop
 
     async def _stop(self, *, moves_leaderships: bool = True) -> None:
-        server, self._server = self._server, None
+        server = self._leave()
         if server is not None:
             await server.stop(moves_leaderships=moves_leaderships)
+
+    def _leave(self) -> BrokerServer | None:
+        """Count as stopped; return the server that has to end."""
+        if self._cluster is not None:
+            self._cluster.remember_metadata()
+        server, self._server = self._server, None
+        return server
 
     async def _settled(self) -> None:
         """Wait until the other brokers of the cluster know that this one has started or stopped."""

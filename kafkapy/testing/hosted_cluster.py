@@ -54,6 +54,7 @@ class HostedCluster:
         self.store = EmbeddedStore(None, self.clock)
         self._topics: dict[str, int] = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
         self._is_closing = False
+        self._last_image = MetadataImage()
         for broker_id, host in enumerate(self.hosts):
             host.join(self, broker_id)
 
@@ -131,6 +132,7 @@ class HostedCluster:
         if self.directory is not None:
             self.directory.close()
         self.links.heal()
+        self._last_image = MetadataImage()
         self._is_closing = False
 
     @property
@@ -203,15 +205,26 @@ class HostedCluster:
         return await self.leader("__consumer_offsets", partition, timeout_s)
 
     def under_replicated(self, topic: str | None = None) -> dict[TopicPartition, PartitionInfo]:
-        """The partitions of a topic, or of all topics, with replicas that are not in sync; {} without a controller."""
-        image = self._image()
+        """The partitions of a topic, or of all topics, with replicas that are not in sync.
+
+        A replica on a broker that does not run is not in sync, even if no controller is left to say so. Without a
+        running broker the partitions are those that the last one knew.
+        """
+        self.remember_metadata()
+        running = {host.broker_id for host in self.running}
         return {
             TopicPartition(found.name, index): each
-            for found in (() if image is None else image.topics.values())
+            for found in self._last_image.topics.values()
             if topic in (None, found.name)
             for index, each in found.partitions.items()
-            if set(each.isr) != set(each.replicas)
+            if set(each.isr) & running != set(each.replicas)
         }
+
+    def remember_metadata(self) -> None:
+        """Keep what the controller, or else a broker, knows of the partitions: the last broker may stop."""
+        host = self.active or next(iter(self.running), None)
+        if host is not None:
+            self._last_image = host.services.metadata.image
 
     async def in_sync(self, topic: str | None, timeout_s: float) -> None:
         """Wait until every replica of a topic, or of all topics, is in sync."""

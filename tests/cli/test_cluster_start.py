@@ -58,7 +58,7 @@ def test_the_banner_says_how_to_connect_and_a_signal_stops_the_cluster(number: s
         addresses = _bootstrap(banner).split(",")
         for broker_id, (address, rack) in enumerate(zip(addresses, "ab", strict=True)):
             assert f"  broker {broker_id}   {address}   rack {rack}" in banner
-        assert f"  look      kafkapy brokers --bootstrap {addresses[0]}" in banner
+        assert f"  look      kafkapy brokers --bootstrap {addresses[0]}   (any of the addresses will do)" in banner
         assert "  data      temporary, removed at the end; --data DIR keeps them" in banner
         assert f"  stop      Ctrl-C, or kill {process.pid}" in banner
         with ClusterClient(addresses[1]) as client:
@@ -87,6 +87,14 @@ def test_kept_data_decide_how_many_brokers_start(tmp_path: Path) -> None:
         assert process.wait(20) == 0
     fewer = _refused("--data", data, "--brokers", "1", "--port", "0")
     assert fewer.stderr == (f"kafkapy: {data} has the data of 2 brokers: a cluster of 1 would miss records, start 2\n")
+    alone = subprocess.run(
+        [sys.executable, "-m", "kafkapy", "start", "--data", data, "--port", "0"],
+        check=False, capture_output=True, text=True, timeout=30,
+    )  # fmt: skip
+    assert (alone.returncode, alone.stdout) == (1, "")
+    assert alone.stderr == (
+        f"kafkapy: {data} has the data of a cluster of brokers: start it with kafkapy cluster start --data {data}\n"
+    )
     with _running("--data", data) as (process, banner):
         assert "a cluster of 2 brokers is ready" in banner[0]
         with ClusterClient(_bootstrap(banner)) as client:
@@ -144,6 +152,7 @@ def test_the_cluster_stops_when_its_parent_ends() -> None:
         (["--port", "70000"], 2, "argument --port: invalid port value: '70000'"),
         (["--port", "65534"], 1, "3 ports from 65534 on don't exist: the highest port is 65535"),
         (["--racks", "a,,b"], 1, "--racks 'a,,b' has a rack without a name: write --racks a,b,c"),
+        (["--data", ""], 1, "--data '' names no directory: write --data DIR, or leave --data out for a temporary one"),
         (["--data", "/dev/null"], 1, "/dev/null can't be used as a data directory: Not a directory"),
         (["--data", "/dev/null/x"], 1, "/dev/null/x can't be used as a data directory: Not a directory"),
         (["broker.id=3"], 1, "broker.id can't be a setting of the whole cluster: the brokers are numbered from 0"),

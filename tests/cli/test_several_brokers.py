@@ -337,16 +337,20 @@ def test_racks_of_some_brokers_are_not_considered(run: Run, topic: str, monkeypa
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "say what to do with one of --to 1,2,3, --plan FILE, --list and --cancel"),
-        (["--to", "1", "--list"], "say what to do with one of --to 1,2,3, --plan FILE, --list and --cancel"),
+        ([], "say what to do: --to 0,1,2, --plan FILE, --list or --cancel"),
+        (["--to", "1", "--plan", "x"], "--to and --plan can't be used together: choose one of them"),
+        (["--to", "1", "--list", "--cancel"], "--to and --list and --cancel can't be used together: choose one"),
         (["--list", "-r", "2"], "--replication-factor goes with --to"),
         (["--plan", "x", "--topic", "t"], "--topic goes with --to and --cancel"),
         (["--cancel", "--throttle", "5"], "--throttle goes with --to and --plan"),
-        (["--to", "x"], "'x' is no list of brokers: write --to 1,2,3 or --to all"),
-        (["--to", "-1"], "'-1' is no list of brokers: write --to 1,2,3 or --to all"),
-        (["--to", ","], "',' is no list of brokers: write --to 1,2,3 or --to all"),
+        (["--to", "x"], "'x' is no list of brokers: write --to 0,1,2 or --to all"),
+        (["--to", "-1"], "'-1' is no list of brokers: write --to 0,1,2 or --to all"),
+        (["--to", ","], "',' is no list of brokers: write --to 0,1,2 or --to all"),
         (["--to", "1,1"], "--to 1,1 names a broker twice"),
-        (["--to", "7"], "broker 7 is not in the cluster; there is 0, 1, 2, 3"),
+        (
+            ["--to", "7"],
+            "broker 7 is offline, or does not exist: replicas can move to brokers that are online, 0, 1, 2, 3",
+        ),
         (["--to", "1", "--topic", "none"], "topic none does not exist"),
         (["--to", "1", "--topic", "kept", "-r", "2"], "partition kept-0 is to have 2 replicas: name at least as many"),
         (["--cancel", "--topic", "none"], "topic none does not exist (UNKNOWN_TOPIC_OR_PARTITION)"),
@@ -375,10 +379,17 @@ def test_bad_options_of_reassign_are_one_sentence(cluster: Cluster, run: Run, wo
         ('{"version": 1, "partitions": [{"topic": "t", "partition": -1, "replicas": [1]}]}', "is no partition of a"),
         ('{"version": 1, "partitions": [{"topic": "t", "partition": true, "replicas": [1]}]}', "is no partition of a"),
         ('{"version": 1, "partitions": [{"topic": "t", "partition": "0", "replicas": [1]}]}', "is no partition of a"),
-        ('{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": []}]}', "is no partition of a plan"),
-        ('{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 1]}]}', "is no partition of a"),
-        ('{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": ["1"]}]}', "is no partition of a"),
-        ('{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [4294967296]}]}', "is no partition"),
+        ('{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": []}]}', "t-0 has an empty list of"),
+        (
+            '{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 1]}]}',
+            "t-0 names broker 1 twice",
+        ),
+        (
+            '{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [-1]}]}',
+            "t-0 is to have a replica on broker -1: the ids of brokers are whole numbers from 0 to 2147483647",
+        ),
+        ('{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": ["1"]}]}', 'on broker "1": the ids'),
+        ('{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [4294967296]}]}', "whole numbers"),
         (
             '{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["/a"]}]}',
             "t-0 names log directories: this command moves replicas between brokers only",
@@ -403,12 +414,25 @@ def test_a_plan_must_fit_the_cluster(run: Run, topic: str, tmp_path: Path) -> No
     for name, replicas, message in (
         ("none", [[0]], "topic none does not exist"),
         (topic, [[0], [0], [0]], f"topic {topic} has no partition 2"),
-        (topic, [[8]], "broker 8 is not in the cluster; there is 0, 1, 2, 3"),
+        (
+            topic,
+            [[8]],
+            "broker 8 is offline, or does not exist: replicas can move to brokers that are online, 0, 1, 2, 3",
+        ),
     ):
         refused = run("topics", "reassign", "--plan", _plan(tmp_path, name, *replicas))
         assert (refused.code, refused.err) == (1, f"kafkapy: {message}\n")
     missing = run("topics", "reassign", "--plan", str(tmp_path / "missing.json"))
     assert missing.err == f"kafkapy: {tmp_path}/missing.json: No such file or directory\n"
+
+
+def test_replicas_do_not_move_to_an_offline_broker(cluster: Cluster, run: Run, topic: str) -> None:
+    cluster.brokers[1].kill()
+    refused = run("topics", "reassign", "--to", "1,2", "--topic", topic)
+    assert (refused.code, refused.err) == (
+        1,
+        "kafkapy: broker 1 is offline: replicas can move to brokers that are online, 0, 2, 3\n",
+    )
 
 
 # elect
@@ -422,7 +446,9 @@ def test_preferred_leaders_are_elected(cluster: Cluster, run: Run, topic: str) -
         {"topic": topic, "partition": 0, "leader_before": 1, "leader": 0, "result": "elected"},
         {"topic": topic, "partition": 1, "leader_before": 1, "leader": 1, "result": "not needed"},
     ]
-    assert run("topics", "elect").out == "elections of preferred leaders: none was needed\n"
+    assert run("topics", "elect").out == (
+        "elections of preferred leaders: none needed, each partition is led by its first replica\n"
+    )
 
 
 def test_an_election_that_fails_is_an_error(cluster: Cluster, run: Run, topic: str) -> None:
@@ -432,7 +458,7 @@ def test_an_election_that_fails_is_an_error(cluster: Cluster, run: Run, topic: s
     assert any(
         line.split() == [topic, "0", "1", "1", "PREFERRED_LEADER_NOT_AVAILABLE"] for line in failed.out.splitlines()
     )
-    assert failed.err.startswith(f"kafkapy: no leader was elected for 1 of 2 partitions: partition {topic}-0: ")
+    assert failed.err.startswith(f"kafkapy: 1 of 2 elections failed, leaders stay as they were: partition {topic}-0: ")
 
 
 def test_an_unclean_leader_is_elected(cluster: Cluster, run: Run, topic: str) -> None:

@@ -16,6 +16,10 @@ def test_bootstrap_addresses() -> None:
     for text in ("", "a", "a:b", ":1", "a:"):
         with pytest.raises(ClientError, match="write host:port"):
             parse_bootstrap(text)
+    assert parse_bootstrap("a:65535") == [("a", 65535)]
+    for text in ("a:99999", "a:0", "a:1,b:65536"):
+        with pytest.raises(ClientError, match="ports are numbers from 1 to 65535"):
+            parse_bootstrap(text)
 
 
 def test_the_first_address_that_answers_is_taken(bootstrap: str) -> None:

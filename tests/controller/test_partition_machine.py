@@ -41,7 +41,7 @@ class Setting:
         for partition in partitions:
             await ensure_path(self.session, PartitionStateZNode.path(partition), PartitionStateZNode.encode(state))
             self.context.leadership[partition] = state
-        await self.machine.start_up()
+        await self.machine.set_initial_states()
 
     def sent(self) -> list[str]:
         return [request_line(outgoing.request) for outgoing in finish(self.batch.take())]
@@ -73,7 +73,7 @@ def test_states_written_by_a_newer_controller_are_not_touched() -> None:
         setting = Setting()
         await setting.store(FIRST, state=STATE._replace(controller_epoch=2))
         with pytest.raises(ControllerMovedError):
-            await setting.machine.trigger_online()
+            await setting.machine.give_missing_leaders()
 
     asyncio.run(main())
 
@@ -82,14 +82,14 @@ def test_states_that_can_not_be_written_are_logged_and_skipped(caplog: pytest.Lo
     async def main() -> None:
         setting = Setting()
         await setting.store(FIRST)
-        await setting.machine.bring_online([SECOND])
+        await setting.machine.give_leaders([SECOND])
         await setting.session.delete(PartitionStateZNode.path(FIRST))
         assert await setting.machine.read_states([FIRST]) == {}
         assert await setting.machine.write_states({FIRST: STATE}, lambda *_: None) == []
         await setting.machine.elect([FIRST], lambda *_: None)
         assert setting.context.partition_states[SECOND] is PartitionState.ONLINE
         setting.context.partition_states[SECOND] = PartitionState.NEW
-        await setting.machine.bring_online([SECOND])
+        await setting.machine.give_leaders([SECOND])
         assert setting.context.partition_states[SECOND] is PartitionState.NEW
 
     with caplog.at_level(logging.ERROR):

@@ -15,7 +15,7 @@ def test_initial_replica_states_follow_from_the_live_brokers() -> None:
     async def main() -> None:
         setting = Setting()
         await setting.store(FIRST)
-        online, offline = await _machine(setting).start_up()
+        online, offline = await _machine(setting).set_initial_states()
         assert online == [Replica(FIRST, 1), Replica(SECOND, 1)]
         assert offline == [Replica(FIRST, 2), Replica(SECOND, 2)]
         assert setting.context.replica_state(online[0]) is ReplicaState.ONLINE
@@ -32,7 +32,7 @@ def test_a_replica_leaves_the_isr_unless_it_is_the_last() -> None:
         setting = Setting()
         await setting.store(FIRST)
         machine = _machine(setting)
-        _, offline = await machine.start_up()
+        _, offline = await machine.set_initial_states()
         await machine.take_offline(offline)
         assert setting.context.leadership[FIRST] == LeaderIsr(-1, 6, (1,), 1, 1)
         assert setting.sent() == [
@@ -50,7 +50,7 @@ def test_a_write_to_a_changed_state_is_repeated() -> None:
         setting = Setting()
         await setting.store(FIRST)
         machine = _machine(setting)
-        _, offline = await machine.start_up()
+        _, offline = await machine.set_initial_states()
         writer = setting.machine._writer
         write = writer.write
 

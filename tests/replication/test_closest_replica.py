@@ -34,8 +34,8 @@ def _leader(path: Path, racks: dict[int, str | None] | None = None) -> Node:
 def _preferred(node: Node, offset: int = 0, **limits: Any) -> int:
     read = read_one(node.replicas, TP, FetchWish(offset, 100), CONSUMER._replace(**limits), 100)
     assert read.error_code == 0
-    assert bool(read.records) == (read.preferred_replica < 0 and offset < 10)
-    return read.preferred_replica
+    assert bool(read.records) == (read.preferred_read_replica < 0 and offset < 10)
+    return read.preferred_read_replica
 
 
 def test_the_leader_names_the_follower_of_the_clients_rack_that_has_most(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_nobody_is_named_to_others_than_consumers_of_a_rack(tmp_path: Path) -> N
     node = _leader(tmp_path)
     assert _preferred(node, from_any_replica=False, rack="") == -1
     read = read_one(node.replicas, TP, FetchWish(0, 100), CONSUMER._replace(replica_id=2, rack=""), 100)
-    assert (read.preferred_replica, bool(read.records)) == (-1, True)
+    assert (read.preferred_read_replica, bool(read.records)) == (-1, True)
     assert _preferred(_leader(tmp_path / "gone", {ME: "a", 4: "c"})) == -1
 
 
@@ -75,7 +75,7 @@ def test_the_answer_comes_at_once_and_without_records(tmp_path: Path) -> None:
         reads = fetch(node.replicas, {TP: FetchWish(0, 100)}, CONSUMER, tuple)
         assert isinstance(reads, tuple)
         (read,) = reads
-        assert (read.preferred_replica, len(read.records), read.high_watermark) == (3, 0, 10)
+        assert (read.preferred_read_replica, len(read.records), read.high_watermark) == (3, 0, 10)
 
     asyncio.run(scenario())
 
@@ -83,7 +83,7 @@ def test_the_answer_comes_at_once_and_without_records(tmp_path: Path) -> None:
 def test_a_wrong_epoch_is_an_error_before_anybody_is_named(tmp_path: Path) -> None:
     node = _leader(tmp_path)
     read = read_one(node.replicas, TP, FetchWish(0, 100, current_leader_epoch=7), CONSUMER, 100)
-    assert (read.error_code, read.preferred_replica) == (ErrorCode.UNKNOWN_LEADER_EPOCH, -1)
+    assert (read.error_code, read.preferred_read_replica) == (ErrorCode.UNKNOWN_LEADER_EPOCH, -1)
 
 
 def test_a_follower_answers_consumers_below_its_high_watermark(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_follower_answers_consumers_below_its_high_watermark(tmp_path: Path) -
 
         def read(offset: int, **limits: Any) -> tuple[int, int, bool]:
             found = read_one(replicas, TP, FetchWish(offset, 1000), CONSUMER._replace(**limits), 1000)
-            assert found.preferred_replica == -1
+            assert found.preferred_read_replica == -1
             return found.error_code, found.high_watermark, bool(found.records)
 
         assert read(0) == (0, 4, True)
@@ -171,7 +171,7 @@ def test_consumers_find_the_replica_of_their_rack(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_a_session_is_told_of_the_preferred_replica_each_time(tmp_path: Path) -> None:
+def test_a_session_is_told_of_the_preferred_read_replica_each_time(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with brokers(tmp_path, replica__selector__class=SELECTOR) as cluster:
             await cluster.start(1, broker__rack="a")

@@ -96,7 +96,7 @@ def _read(node: Node, limits: FetchLimits = AS_FOLLOWER) -> int:
     """Fetch and answer; return the bytes of records."""
     reads = read_all(node.replicas, WISH, limits)
     assert [read.error_code for read in reads] == [0]
-    node.replicas.follower_answered([(read.topic_partition, len(read.records)) for read in reads])
+    node.replicas.count_throttled_bytes([(read.topic_partition, len(read.records)) for read in reads])
     return len(reads[0].records)
 
 

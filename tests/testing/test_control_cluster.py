@@ -79,6 +79,21 @@ def test_brokers_are_killed_and_started() -> None:
     _run(scenario)
 
 
+def test_all_partitions_are_under_replicated_when_no_broker_runs() -> None:
+    async def scenario() -> None:
+        async with _controlled() as (cluster, ask):
+            await cluster.in_sync(None, 10)
+            for broker in range(3):
+                await ask("POST", f"/brokers/{broker}/kill")
+            assert (await ask("GET", "/cluster"))["under_replicated"] == ["t-0"]
+            for broker in range(3):
+                await ask("POST", f"/brokers/{broker}/start")
+            await cluster.in_sync(None, 10)
+            assert (await ask("GET", "/cluster"))["under_replicated"] == []
+
+    _run(scenario)
+
+
 def test_brokers_are_paused_separated_and_their_clock_is_advanced() -> None:
     async def scenario() -> None:
         async with _controlled() as (cluster, ask):

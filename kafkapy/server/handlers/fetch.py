@@ -314,7 +314,7 @@ def _is_news(session: FetchSession, read: PartitionRead) -> bool:
         high_watermark=read.high_watermark,
         log_start_offset=read.log_start_offset,
     )
-    return news or read.diverging is not None or read.preferred_replica != NO_BROKER_ID
+    return news or read.diverging is not None or read.preferred_read_replica != NO_BROKER_ID
 
 
 def _answer(context: RequestContext, limits: FetchLimits, begun: _Begun, reads: Reads) -> FetchResponse:
@@ -360,7 +360,9 @@ def _answer_many(
 
 
 def _count_for_throttle(context: RequestContext, reads: Sequence[PartitionRead]) -> None:
-    context.services.replica_manager.follower_answered([(read.topic_partition, len(read.records)) for read in reads])
+    context.services.replica_manager.count_throttled_bytes(
+        [(read.topic_partition, len(read.records)) for read in reads]
+    )
 
 
 def _opened(
@@ -412,7 +414,7 @@ def _add_rows(topics: list[FetchableTopicResponse], reads: Sequence[PartitionRea
                 aborted_transactions=(
                     None if read.aborted is None else [AbortedTransaction(*aborted) for aborted in read.aborted]
                 ),
-                preferred_read_replica=read.preferred_replica,
+                preferred_read_replica=read.preferred_read_replica,
                 records=read.records,
             )
         )

@@ -63,7 +63,7 @@ SETTINGS = {
 KAFKA_SETTINGS = {"unclean.leader.election.enable": "false"}
 
 
-class ThreeBrokers:
+class ThreeMachines:
     """Started on entering; `network` is None where there are no namespaces, then all are on loopback."""
 
     def __init__(self, target: str, directory: Path, network: Network | None) -> None:
