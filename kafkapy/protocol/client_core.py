@@ -156,8 +156,8 @@ class ClientCore:
         self.throttle_ms = 0
         return _PREFIX.pack(len(body)) + body
 
-    def receive_data(self, data: bytes) -> None:
-        """Take bytes that have arrived; ``next_response`` raises the error of bad bytes after the responses before."""
+    def receive_data(self, data: bytes | memoryview) -> None:
+        """Copy bytes that have arrived; ``next_response`` raises the error of bad bytes after the responses before."""
         view = memoryview(data)
         while view and self._failure is None:
             if self._frame_size < 0:

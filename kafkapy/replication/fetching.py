@@ -10,8 +10,9 @@ as nothing was found before it. Clients that are too old to expect more than the
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
 
+from kafkapy.clock import TimerHandle
 from kafkapy.delayed import Delayed
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import UnknownTopicOrPartitionError
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
     from kafkapy.storage.log.log import Log
 
 T = TypeVar("T")
+
+TELL_WITHIN_MS: Final = 10
+"""The longest time until a follower is told a new high watermark: at more than 100 batches a second no response is
+made for it alone."""
 
 CHUNK_SIZE: Final = 50
 """Partitions that are read, or registered, in one step: some hundred microseconds."""
@@ -97,14 +102,18 @@ Wishes = Mapping[TopicPartition, FetchWish]
 Reads = list[PartitionRead]
 
 
-class WithQuietPartitions(Protocol):
+class FollowerWishes(Protocol):
     """A follower's session: it has partitions that are not read, but may have to be while a fetch waits (``quiet``)."""
 
-    on_wake: Callable[[], None] | None
-    """Called when one of them has to be read again."""
+    on_wake: Callable[[bool], None] | None
+    """Called when one of them has to be read again, and with True if that can wait for ``TELL_WITHIN_MS``."""
 
     def wishes(self) -> dict[TopicPartition, FetchWish]:
         """Return the wishes for the partitions that have to be read now."""
+        ...
+
+    def has_untold(self, reads: Reads) -> bool:
+        """Tell whether a high watermark or a log start has moved that the follower was not told."""
         ...
 
 
@@ -113,9 +122,14 @@ def fetch(
     wishes: Wishes,
     limits: FetchLimits,
     build: Callable[[Reads], T],
-    session: WithQuietPartitions | None = None,
+    session: FollowerWishes | None = None,
 ) -> T | Delayed[T]:
-    """Return what ``build`` makes of the reads: now if there is enough, an error or no time, else a future of it."""
+    """Return what ``build`` makes of the reads: now if there is enough, an error or no time, else a future of it.
+
+    A follower is answered when the loop has handled what is ready now: the batches that arrive together make one
+    response and not one each. It is told a new high watermark within ``TELL_WITHIN_MS``, and sooner with records; a
+    response for the high watermark alone after each batch would double the number of fetches.
+    """
     reading = _Reading(replicas, limits)
     reading.add(wishes.items())
     reads = reading.reads()
@@ -124,17 +138,78 @@ def fetch(
     pending = _PendingFetch(replicas, wishes, limits)
     if pending.begin(wishes):
         return build(reads)
-    del reads, reading
+    if session is None:
 
-    def attempt(changed: TopicPartition | None) -> T | None:
-        if changed is not None and not pending.update(changed):
-            return None
-        return build(read_all(replicas, wishes if session is None else session.wishes(), limits))
+        def attempt(changed: TopicPartition | None) -> T | None:
+            if changed is not None and not pending.update(changed):
+                return None
+            return build(read_all(replicas, wishes, limits))
 
-    waiting = replicas.purgatory.wait(wishes, attempt, limits.max_wait_ms)
-    if session is not None:
-        session.on_wake = waiting.hurry
-    return waiting
+        return replicas.purgatory.wait(wishes, attempt, limits.max_wait_ms)
+    waiting = _FollowerWait(replicas, pending, limits, build, session)
+    if session.has_untold(reads):
+        waiting.tell_soon()
+    return waiting.response
+
+
+class _FollowerWait(Generic[T]):
+    """The waiting of a follower's fetch, see ``fetch``."""
+
+    __slots__ = ("_replicas", "_pending", "_limits", "_build", "_session", "_waiting", "_ends_soon", "_telling")
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        pending: "_PendingFetch",
+        limits: FetchLimits,
+        build: Callable[[Reads], T],
+        session: FollowerWishes,
+    ) -> None:
+        self._replicas = replicas
+        self._pending = pending
+        self._limits = limits
+        self._build = build
+        self._session = session
+        self._ends_soon = False
+        self._telling: TimerHandle | None = None
+        self._waiting = replicas.purgatory.wait(pending.wishes, self._attempt, limits.max_wait_ms)
+        session.on_wake = self._woken
+
+    @property
+    def response(self) -> Delayed[T]:
+        """The future of what ``build`` makes of the reads."""
+        return self._waiting
+
+    def tell_soon(self) -> None:
+        """Some offset has moved: end the waiting within ``TELL_WITHIN_MS``."""
+        if self._telling is None and not self._waiting.done():
+            self._telling = self._replicas.clock.call_later(TELL_WITHIN_MS, self._end)
+            self._waiting.add_done_callback(self._told)
+
+    def _told(self, _: object) -> None:
+        if self._telling is not None:
+            self._telling.cancel()
+
+    def _attempt(self, changed: TopicPartition | None) -> T | None:
+        if changed is None:
+            return self._build(read_all(self._replicas, self._session.wishes(), self._limits))
+        if self._pending.update(changed):
+            self._end_soon()
+        return None
+
+    def _woken(self, can_wait: bool) -> None:
+        if can_wait:
+            self.tell_soon()
+        else:
+            self._end_soon()
+
+    def _end_soon(self) -> None:
+        if not self._ends_soon:
+            self._ends_soon = True
+            asyncio.get_running_loop().call_soon(self._end)
+
+    def _end(self) -> None:
+        self._waiting.hurry()  # which does nothing when the response is made, or is not needed any more
 
 
 class _PendingFetch:
@@ -219,7 +294,7 @@ class EndWaiting:
         self.is_called = False
         self.waiting: list[Delayed[bool]] = []
 
-    def __call__(self) -> None:
+    def __call__(self, can_wait: bool = False) -> None:  # noqa: ARG002
         """End the waiting, now or as soon as it begins."""
         self.is_called = True
         for each in tuple(self.waiting):
@@ -231,7 +306,7 @@ async def fetch_many(
     wishes: Wishes,
     limits: FetchLimits,
     end_waiting: EndWaiting,
-    session: WithQuietPartitions | None = None,
+    session: FollowerWishes | None = None,
 ) -> Reads:
     """Do what ``fetch`` does, for so many partitions that other requests must be served between them."""
     if session is not None:

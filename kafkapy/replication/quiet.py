@@ -31,11 +31,14 @@ TURN_MS: Final = 500
 
 
 class QuietPartitions:
-    """Those of one session of the broker ``replica_id``; ``wake`` is called with each that something happens to."""
+    """Those of one session of the broker ``replica_id``; ``wake`` is called with each that something happens to.
+
+    It is also told whether the follower can wait for that a little: there are no records for it.
+    """
 
     __slots__ = ("_replicas", "_replica_id", "_wake", "_partitions", "_fetched_ms", "_turn_ms")
 
-    def __init__(self, replicas: ReplicaManager, replica_id: int, wake: Callable[[TopicPartition], None]) -> None:
+    def __init__(self, replicas: ReplicaManager, replica_id: int, wake: Callable[[TopicPartition, bool], None]) -> None:
         self._replicas = replicas
         self._replica_id = replica_id
         self._wake = wake
@@ -87,4 +90,4 @@ class QuietPartitions:
 
     def _changed(self, topic_partition: TopicPartition) -> None:
         self.remove(topic_partition)
-        self._wake(topic_partition)
+        self._wake(topic_partition, not self._replicas.has_records_for(topic_partition, self._replica_id))

@@ -173,7 +173,7 @@ class ReplicaManager:
         self.partitions: dict[TopicPartition, Partition] = {}
         self.offline: set[TopicPartition] = set()
         """Partitions whose data directory has failed: until the next start they answer KAFKA_STORAGE_ERROR."""
-        self._clock = clock
+        self.clock = clock
         self._logs = logs
         self._cluster = cluster
         self._log_config_of = log_config_of
@@ -232,7 +232,7 @@ class ReplicaManager:
         if partition is None:
             log = self._log(topic_partition, is_new=state.is_new)
             partition = Partition(
-                topic_partition, log, broker_id=self.broker_id, clock=self._clock, lag_max_ms=self._lag_max_ms
+                topic_partition, log, broker_id=self.broker_id, clock=self.clock, lag_max_ms=self._lag_max_ms
             )
             self.partitions[topic_partition] = partition
             log.durability.listener = partial(self._on_fsync_ended, partition)
@@ -403,6 +403,12 @@ class ReplicaManager:
         """
         partition = self.partitions.get(topic_partition)
         return partition is not None and partition.has_all(broker_id, fetch_offset, high_watermark, log_start_offset)
+
+    def has_records_for(self, topic_partition: TopicPartition, broker_id: int) -> bool:
+        """Tell whether the follower has to fetch: there are records that it lacks, or it will be answered an error."""
+        partition = self.partitions.get(topic_partition)
+        replica = partition.remotes.get(broker_id) if partition is not None and partition.is_leader else None
+        return partition is None or replica is None or replica.log_end_offset != partition.log.log_end_offset
 
     def was_caught_up(self, topic_partition: TopicPartition, broker_id: int, at_ms: int) -> None:
         """Note that a follower, if it is in sync still, had all records at ``at_ms``: that fetch was not looked at."""

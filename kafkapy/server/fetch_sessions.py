@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from kafkapy.clock import Clock
-from kafkapy.replication.fetching import FetchWish
+from kafkapy.replication.fetching import FetchWish, PartitionRead
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.types import TopicPartition
 
@@ -79,8 +79,8 @@ class FetchSession:
         """The partitions that a fetch has to look at: all but the quiet ones."""
         self.quiet: QuietPartitions | None = None
         """The other ones, if the client is a follower."""
-        self.on_wake: Callable[[], None] | None = None
-        """Ends the waiting of the last fetch, if it waits still: a quiet partition is due again."""
+        self.on_wake: Callable[[bool], None] | None = None
+        """Ends the waiting of the last fetch, if it waits still: a quiet partition is due again. See ``fetching``."""
         self.is_closed = False
         """The session has left the cache; a fetch of it may still wait."""
         self.counted = 0
@@ -134,10 +134,20 @@ class FetchSession:
             self.quiet.clear()
             self.quiet = None
 
-    def _woken(self, topic_partition: TopicPartition) -> None:
+    def has_untold(self, reads: Iterable[PartitionRead]) -> bool:
+        """Tell whether an offset of the reads has moved that the last response about the partition did not have."""
+        for read in reads:
+            known = self.partitions.get(read.topic_partition)
+            if known is not None and (
+                known.high_watermark != read.high_watermark or known.log_start_offset != read.log_start_offset
+            ):
+                return True
+        return False
+
+    def _woken(self, topic_partition: TopicPartition, can_wait: bool) -> None:
         self.due[topic_partition] = None
         if self.on_wake is not None:
-            self.on_wake()
+            self.on_wake(can_wait)
 
     def value(self) -> tuple[bool, int]:
         """The session's value when the cache is full: a session of the lowest value is displaced."""

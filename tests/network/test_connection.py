@@ -307,7 +307,7 @@ def test_small_and_large_slices_of_many_partitions_arrive_in_order(tmp_path: Pat
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)
             await client.create_topic("t", partitions=6)
-            sizes = [10, 100_000, 20, 50_000, 200_000, 30]
+            sizes = [10, 150_000, 20, 50_000, 200_000, 30]
             for index, size in enumerate(sizes):
                 await client.produce("t", batch(bytes([index]) * size), partition=index)
             request = fetch_request("t")
@@ -559,9 +559,9 @@ async def main():
     async with running_broker(pathlib.Path({str(tmp_path)!r})) as broker:
         client = await Client.connect(broker)
         await client.create_topic("t")
-        await client.produce("t", batch(b"x" * 100_000))
+        await client.produce("t", batch(b"x" * 200_000))
         response = await client.fetch("t")
-        assert len(response.responses[0].partitions[0].records) > 100_000
+        assert len(response.responses[0].partitions[0].records) > 200_000
 asyncio.run(main())
 """
     traced = subprocess.run(
@@ -569,7 +569,7 @@ asyncio.run(main())
         capture_output=True, text=True, check=False, cwd=Path(__file__).parent.parent.parent,
     )  # fmt: skip
     assert traced.returncode == 0, traced.stderr
-    assert any("sendfile" in line and "= 100" in line for line in traced.stderr.splitlines()), traced.stderr
+    assert any("sendfile" in line and "= 200" in line for line in traced.stderr.splitlines()), traced.stderr
 
 
 @pytest.mark.slow

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.log_config import LogConfig
-from kafkapy.replication.fetching import FetchLimits, FetchWish, Reads, fetch, read_all, read_one
+from kafkapy.replication.fetching import TELL_WITHIN_MS, FetchLimits, FetchWish, Reads, fetch, read_all, read_one
+from kafkapy.server.fetch_sessions import FetchSessionCache
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.storage.log.log import Log, LogPosition
 from kafkapy.types import TopicPartition
@@ -92,6 +93,116 @@ def test_a_waiting_fetch_ends_at_min_bytes_or_an_error(tmp_path: Path) -> None:
         assert isinstance(deposed, asyncio.Future)
         node.partition(leader=2, epoch=1, replicas=(ME, 2))
         assert deposed.result() == 6
+
+    asyncio.run(scenario())
+
+
+FOLLOWER, OTHER = 2, 3
+TWO = TP, TopicPartition("t", 1)
+
+
+class Follower:
+    """A follower's fetches of two partitions, each continuing its session; another follower is in sync, too."""
+
+    def __init__(self, path: Path) -> None:
+        self.node = Node(path)
+        for each in TWO:
+            replicas = (ME, FOLLOWER, OTHER)
+            self.node.replicas.become_leader_or_follower(each, state(isr=replicas, replicas=replicas))
+        self._sessions = FetchSessionCache(self.node.clock)
+        session = self._sessions.create(len(TWO), is_follower=True)
+        assert session is not None
+        self.session = session
+
+    def fetch(self, *offsets: int) -> "asyncio.Future[list[tuple[int, int]]]":
+        """A fetch that waits; its response as the bytes and the high watermark of each partition that has news."""
+        wishes = {each: FetchWish(offset, 1 << 20) for each, offset in zip(TWO, offsets, strict=True)}
+        self._sessions.touch(self.session)
+        assert self._sessions.remember(self.session, wishes.items())
+        limits = LIMITS._replace(replica_id=FOLLOWER)
+        waiting = fetch(self.node.replicas, self.session.wishes(), limits, self._news, self.session)
+        assert isinstance(waiting, asyncio.Future)
+        return waiting
+
+    def _news(self, reads: Reads) -> list[tuple[int, int]]:
+        news = []
+        for read in reads:
+            size, offsets = len(read.records), (read.high_watermark, read.log_start_offset)
+            known = self.session.partitions[read.topic_partition]
+            if known.is_news(size=size, error_code=0, high_watermark=offsets[0], log_start_offset=offsets[1]):
+                news.append((size, read.high_watermark))
+        self.session.rest(self.node.replicas, FOLLOWER, [read.topic_partition for read in reads if not read.records])
+        return news
+
+    async def caught_up(self) -> None:
+        """The follower and the other one have the first batch of each partition, and know that both have it."""
+        for each in TWO:
+            self.node.replicas.append(each, batch())
+            self.other_has(each, 1)
+        waiting = self.fetch(1, 1)
+        self.node.clock.advance(TELL_WITHIN_MS)
+        assert await waiting == [(0, 1), (0, 1)]
+
+    def other_has(self, topic_partition: TopicPartition, offset: int) -> None:
+        self.node.replicas.follower_fetched(self.node.replicas.partitions[topic_partition], OTHER, offset, 0)
+
+
+def test_batches_that_arrive_together_make_one_response_for_a_follower(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        follower = Follower(tmp_path)
+        await follower.caught_up()
+        for is_quiet in True, False:
+            at = 1 if is_quiet else 2
+            waiting = follower.fetch(at, at)
+            if is_quiet:
+                follower.session.rest(follower.node.replicas, FOLLOWER, TWO)
+                assert not follower.session.due
+            for each in TWO:
+                follower.node.replicas.append(each, batch())
+                assert not waiting.done()
+            assert [size for size, _ in await waiting] == [SIZE, SIZE]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("is_quiet", [True, False])
+def test_a_follower_is_told_a_new_high_watermark_soon(tmp_path: Path, *, is_quiet: bool) -> None:
+    """Also when the fetch that moved it is this one, of the last follower that lacked the records."""
+
+    async def scenario() -> None:
+        follower = Follower(tmp_path)
+        await follower.caught_up()
+        follower.node.replicas.append(TP, batch())
+        if not is_quiet:
+            follower.other_has(TP, 2)
+        waiting = follower.fetch(2, 1)
+        if is_quiet:
+            follower.session.rest(follower.node.replicas, FOLLOWER, TWO)
+            follower.other_has(TP, 2)
+        follower.node.clock.advance(TELL_WITHIN_MS - 1)
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        follower.node.clock.advance(1)
+        assert await waiting == [(0, 2)]
+
+    asyncio.run(scenario())
+
+
+def test_a_new_high_watermark_goes_with_records_that_come_before(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        follower = Follower(tmp_path)
+        await follower.caught_up()
+        follower.node.replicas.append(TP, batch())
+        follower.other_has(TP, 2)
+        waiting = follower.fetch(2, 1)
+        follower.node.replicas.append(TWO[1], batch())
+        assert sorted(await waiting) == [(0, 2), (SIZE, 1)]
+        later = follower.fetch(2, 2)
+        follower.node.clock.advance(TELL_WITHIN_MS)
+        await asyncio.sleep(0)
+        assert not later.done()
+        follower.node.clock.advance(LIMITS.max_wait_ms)
+        assert await later == []
 
     asyncio.run(scenario())
 

@@ -28,8 +28,11 @@ class Session:
         self.append(3)
         for broker_id in (FOLLOWER, OTHER):
             self.fetched(broker_id, 3)
-        self.woken: list[TopicPartition] = []
-        self.quiet = QuietPartitions(self.node.replicas, FOLLOWER, self.woken.append)
+        self.woken: list[tuple[TopicPartition, bool]] = []
+        self.quiet = self.quiet_of(FOLLOWER)
+
+    def quiet_of(self, broker_id: int) -> QuietPartitions:
+        return QuietPartitions(self.node.replicas, broker_id, lambda *told: self.woken.append(told))
 
     @property
     def partition(self) -> Partition:
@@ -51,7 +54,7 @@ def test_a_partition_is_quiet_if_its_follower_lacks_nothing(tmp_path: Path) -> N
     assert not session.is_quiet(high_watermark=2)
     assert not session.is_quiet(log_start_offset=1)
     assert not session.quiet.add_if_quiet(TopicPartition("t", 7), 0, 0, 0)
-    assert not QuietPartitions(session.node.replicas, 9, session.woken.append).add_if_quiet(TP, 3, 3, 0)
+    assert not session.quiet_of(9).add_if_quiet(TP, 3, 3, 0)
     assert session.is_quiet()
     assert len(session.quiet) == 1
     session.node.partition(epoch=1, isr=(ME, OTHER), replicas=(ME, FOLLOWER, OTHER))
@@ -74,10 +77,19 @@ def test_a_change_ends_the_quiet(tmp_path: Path, what: str) -> None:
         session.node.partition(leader=OTHER, epoch=1, isr=(OTHER,), replicas=(ME, FOLLOWER, OTHER))
     else:
         session.node.replicas.stop_replica(TP, -2, delete=True)
-    assert session.woken == [TP]
+    assert session.woken == [(TP, False)]
     assert len(session.quiet) == 0
     session.node.replicas.purgatory.check(TP)
-    assert session.woken == [TP]
+    assert session.woken == [(TP, False)]
+
+
+def test_a_new_high_watermark_alone_can_wait(tmp_path: Path) -> None:
+    session = Session(tmp_path)
+    session.append()
+    session.fetched(FOLLOWER, 4)
+    assert session.is_quiet(offset=4)
+    session.fetched(OTHER, 4)
+    assert session.woken == [(TP, True)]
 
 
 def test_a_follower_of_a_quiet_partition_has_caught_up_at_each_fetch_of_the_session(tmp_path: Path) -> None:
@@ -99,7 +111,7 @@ def test_a_replica_that_has_left_the_in_sync_set_does_not_hold_the_high_watermar
     assert session.is_quiet()
     session.quiet.fetched(session.node.clock.now_ms())
     session.node.partition(epoch=1, isr=(ME, OTHER), replicas=(ME, FOLLOWER, OTHER))
-    assert session.woken == [TP]
+    assert [topic_partition for topic_partition, _ in session.woken] == [TP]
     session.append()
     session.fetched(OTHER, 4)
     assert session.partition.log.high_watermark == 4

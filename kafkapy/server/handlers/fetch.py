@@ -83,8 +83,8 @@ def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | De
         return begun
     replicas, version = context.services.replica_manager, context.header.api_version
     if version >= fetch_versions.FIRST_VERSION_OF_FORMAT_2:
-        quiet = _with_quiet(begun)
-        return fetch(replicas, begun.wishes, limits, lambda reads: _answer(context, limits, begun, reads), quiet)
+        follower = _of_follower(begun, limits)
+        return fetch(replicas, begun.wishes, limits, lambda reads: _answer(context, limits, begun, reads), follower)
     found = fetch(replicas, begun.wishes, limits, lambda reads: reads)
 
     async def convert() -> FetchResponse:
@@ -106,7 +106,7 @@ async def _fetch_many(
         del request  # it may be large, and the fetch may wait
         version = context.header.api_version
         replicas = context.services.replica_manager
-        reads = await fetch_many(replicas, begun.wishes, limits, end_waiting, _with_quiet(begun))
+        reads = await fetch_many(replicas, begun.wishes, limits, end_waiting, _of_follower(begun, limits))
     if version >= fetch_versions.FIRST_VERSION_OF_FORMAT_2:
         return await in_turns(_answer_many(context, limits, begun, reads, version))
     return await _converted(context, limits, begun, reads)
@@ -244,10 +244,9 @@ def _remember(
     return True
 
 
-def _with_quiet(begun: _Begun) -> FetchSession | None:
-    """Return the session if it has partitions that are not read unless something happens to them."""
-    session = begun.session
-    return session if session is not None and session.quiet else None
+def _of_follower(begun: _Begun, limits: FetchLimits) -> FetchSession | None:
+    """Return the session if it is a follower's: it has partitions that are read only when something happens to them."""
+    return begun.session if limits.is_follower else None
 
 
 def _is_any_known(context: RequestContext, begun: _Begun) -> bool:

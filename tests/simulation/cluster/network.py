@@ -109,6 +109,16 @@ class Wire(asyncio.Transport):
     def is_closing(self) -> bool:
         return not self.is_open
 
+    def _arrived(self, frame: bytes) -> None:
+        """Fill the client's buffer as often as the frame needs, as asyncio does."""
+        left = memoryview(frame)
+        while left:
+            buffer = self._client.get_buffer(-1)
+            size = min(len(left), len(buffer))
+            buffer[:size] = left[:size]
+            self._client.buffer_updated(size)
+            left = left[size:]
+
     def _ended(self) -> None:
         self._server.close()
         self._network.wires.pop(self, None)
@@ -117,7 +127,7 @@ class Wire(asyncio.Transport):
 
     def answer(self, frame: bytes) -> None:
         if self.is_open:
-            self._down.put(self._client.data_received, frame)
+            self._down.put(self._arrived, frame)
 
     def refuse(self) -> None:
         """The broker closes after what it has answered."""
