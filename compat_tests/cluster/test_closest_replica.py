@@ -74,7 +74,10 @@ def console_consumer(cluster: Cluster, rack: str) -> int:
 
 
 def _written(cluster: Cluster) -> list[int]:
-    """Bytes that each broker's process has written, to sockets and files."""
+    """Bytes that each broker's process has written to sockets and files.
+
+    Linux counts sendfile() and write() there, but not send(), with which kafkapy sends short slices and all else.
+    """
     counts = []
     for broker in cluster.brokers.values():
         lines = Path(f"/proc/{broker.pid}/io").read_text().splitlines()
@@ -91,8 +94,7 @@ def test_records_come_from_the_rack(
     assert read(cluster, rack) == SIZE
     sent = [after - each for after, each in zip(_written(cluster), before, strict=True)]
     print(f"{rack}: the brokers sent {sent}")
-    assert [size >= SIZE for size in sent] == [number == source for number in (1, 2, 3)]
-    assert all(size < SIZE / 2 for number, size in enumerate(sent, start=1) if number != source)
+    assert [size > SIZE / 2 for size in sent] == [number == source for number in (1, 2, 3)]
 
 
 def _fetch(cluster: Cluster, broker_id: int, offset: int, version: int = 11, **fields: Any) -> tuple[int, int, bool]:
