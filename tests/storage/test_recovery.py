@@ -350,6 +350,37 @@ def test_a_flush_makes_a_truncation_durable(tmp_path: Path) -> None:
     assert reopen(log, clean=False).log_end_offset == 1
 
 
+@pytest.mark.parametrize("is_empty", [True, False])
+@pytest.mark.parametrize(
+    ("policy", "flush", "recovery_point", "is_cut"),
+    [
+        ("delete", "ack", 0, True),
+        ("delete", "ack", 10, True),
+        ("delete", "ack", 11, False),
+        ("compact", "ack", 0, False),
+        ("delete", "kafka", 0, False),
+    ],
+)
+def test_offsets_missing_between_segments_end_a_log_that_is_flushed_before_it_answers(
+    tmp_path: Path, policy: str, flush: str, recovery_point: int, is_cut: bool, is_empty: bool
+) -> None:
+    log = open_log(tmp_path, SMALL)
+    fill(log, 22)
+    first, second = log.segments.between(0, 22)
+    assert (first.base_offset, second.base_offset) == (0, 11)
+    with Path(first.log.path).open("r+b") as file:
+        file.truncate(first.size - len(batch(value=b"v" * 100)))
+    if is_empty:
+        Path(second.log.path).write_bytes(b"")
+    end_offset = 10 if is_cut else 11 if is_empty else 22
+    config = LogConfig(segment_bytes=2000, cleanup_policy=(policy,), kafkapy_flush=flush)
+    again = open_log(tmp_path, config, Checkpointed(clean=False, recovery_point=recovery_point))
+    assert again.log_end_offset == end_offset
+    fill(again, 1)
+    assert read_header(again.read(10, 100_000).records.read()).base_offset == min(end_offset, 11)
+    assert reopen(again).log_end_offset == end_offset + 1
+
+
 def test_an_empty_segment_after_a_torn_one_is_dropped(log: Log) -> None:
     path = Path(log.segments.active.log.path)
     log.roll()
