@@ -27,7 +27,7 @@ How a connection ends:
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from kafkapy.delayed import hurry
 from kafkapy.metrics import Metrics
@@ -74,6 +74,12 @@ class _UnreadResponse:
     def give_up(self, reason: str) -> None:
         """See ``budget.Holder``."""
         self._connection.give_up(reason)
+
+
+class _Answered(NamedTuple):
+    """The response to a request that has overtaken others: it is sent behind theirs."""
+
+    reply: list[Part] | None
 
 
 class ConnectionOwner(Protocol):
@@ -128,7 +134,7 @@ class Connection(asyncio.BufferedProtocol):
         "_late",
         "_transport",
         "_sender",
-        "_waiting",
+        "_waits",
         "_turns",
         "_now_s",
         "_slice_s",
@@ -147,7 +153,7 @@ class Connection(asyncio.BufferedProtocol):
         self._late = owner.late_replies
         self._transport: asyncio.Transport | None = None
         self._sender: BodySender | None = None
-        self._waiting: Waiting[Any] | None = None
+        self._waits: list[Waiting[Any] | _Answered] = []
         self._turns = turns()
         self._now_s = self._turns.now_s
         self._slice_s = FIRST_SLICE_S
@@ -173,8 +179,10 @@ class Connection(asyncio.BufferedProtocol):
         transport, self._transport = self._transport, None
         if transport is not None:
             break_cycles(transport)
-        waiting, self._waiting = self._waiting, None
-        if waiting is not None:
+        waits, self._waits = self._waits, []
+        for waiting in waits:
+            if isinstance(waiting, _Answered):
+                continue
             if isinstance(waiting.future, asyncio.Task):
                 self._owner.keep_until_done(waiting.future)
             else:
@@ -206,8 +214,9 @@ class Connection(asyncio.BufferedProtocol):
         """See ``asyncio.Protocol``: keep the transport while a reply is being sent, or waited for."""
         self.core.peer_has_closed()
         self.flush()
-        if self._waiting is not None:
-            hurry(self._waiting.future)
+        for waiting in self._waits:
+            if isinstance(waiting, Waiting):
+                hurry(waiting.future)
         return self.core.busy != 0
 
     def pause_writing(self) -> None:
@@ -235,7 +244,7 @@ class Connection(asyncio.BufferedProtocol):
     def progress(self) -> tuple[int, int, int, int, bool]:
         """Return counters that change while data moves: the connection is closed if they stay the same too long."""
         sent = self._sender.bytes_sent if self._sender is not None else 0
-        return self.core.requests, self.unsent_size, sent, self.core.buffered_size, self._waiting is not None
+        return self.core.requests, self.unsent_size, sent, self.core.buffered_size, bool(self._waits)
 
     def rest(self) -> None:
         """Nothing moved for a while: hold no memory for requests that may come."""
@@ -268,12 +277,12 @@ class Connection(asyncio.BufferedProtocol):
         slice_end_s = 0.0
         leaves_at_once = True
         try:
-            while not core.busy and (frame := core.next_frame()) is not None:
+            while (not core.busy or core.may_overtake()) and (frame := core.next_frame()) is not None:
                 if len(frame) > LATE_SIZE:
                     late.leave()
                 reply = self._dispatcher.dispatch(frame, self.session)
-                if isinstance(reply, Waiting):
-                    self._wait_for(reply)
+                if self._waits or isinstance(reply, Waiting):
+                    self._send_in_turn(reply)
                 else:
                     output = core.reply(reply, late.ready_count >= FEW)
                     if type(output) is bytearray:
@@ -341,40 +350,69 @@ class Connection(asyncio.BufferedProtocol):
 
     # responses that come later
 
-    def _wait_for(self, waiting: Waiting[Any]) -> None:
-        """The response to the current request comes later; a task may need the request's frame until it is done."""
-        keeps_frame = isinstance(waiting.future, asyncio.Task)
-        self.core.begin_wait(keeps_frame=keeps_frame)
+    def _send_in_turn(self, reply: Waiting[Any] | list[Part] | None) -> None:
+        """The response to the current request comes later, or is there but has to leave behind others.
+
+        A task may need the request's frame until it is done.
+        """
+        keeps_frame = False
+        if isinstance(reply, Waiting):
+            keeps_frame = isinstance(reply.future, asyncio.Task)
+            self.core.begin_wait(keeps_frame=keeps_frame, overtaken_by=reply.overtaken_by)
+            self._waits.append(reply)
+            self._watch(reply)
+        else:
+            self.core.reply_behind()
+            self._waits.append(_Answered(reply))
         if self._reserved and not keeps_frame:
             self._give_back()
-        self._watch(waiting)
 
     def _watch(self, waiting: Waiting[Any]) -> None:
-        self._waiting = waiting
         waiting.future.add_done_callback(self._on_response)
         if self.core.peer_closed:
             hurry(waiting.future)
 
     def _on_response(self, future: "asyncio.Future[Message | list[Part] | None]") -> None:
-        """The response that the connection waits for is there."""
-        waiting, self._waiting = self._waiting, None
-        if waiting is None or future.cancelled():
-            return
+        """A response that the connection waits for is there, if it was not sent already with one before it."""
+        first = self._waits[0] if self._waits else None
+        if isinstance(first, Waiting) and first.future is future and not future.cancelled():
+            self._guarded(self._send_waited)
+
+    def _send_waited(self) -> None:
+        """Send the responses that are there, up to the first one that is not; small ones leave in one write."""
+        together: bytearray | None = None
+        try:
+            while self._waits:
+                first = self._waits[0]
+                reply = first.reply if isinstance(first, _Answered) else self._response_of(first)
+                if isinstance(reply, Waiting):
+                    break
+                del self._waits[0]
+                output = self.core.end_wait(reply)
+                if isinstance(output, bytearray):
+                    together = output if together is None else together + output
+                elif output is not None and self._transport is not None:
+                    self._send(output if together is None else [together, *output])
+                    together = None
+        finally:
+            if together is not None and self._transport is not None:
+                self._transport.write(together)
+        self._go_on()  # also while it waits on: there is room behind the frame again, and the peer may go meanwhile
+
+    def _response_of(self, waiting: Waiting[Any]) -> list[Part] | Waiting[Any] | None:
+        """Return the response to the first request that is waited for, or what to wait for still."""
+        future = waiting.future
+        if not future.done() or future.cancelled():
+            return waiting
         if isinstance(future, asyncio.Task):
             self.core.release()
             if self._reserved:
                 self._give_back()
-        self._guarded(lambda: self._send_later(waiting))
-
-    def _send_later(self, waiting: Waiting[Any]) -> None:
         reply = self._dispatcher.answer(waiting)
         if isinstance(reply, Waiting):
+            self._waits[0] = reply
             self._watch(reply)
-        else:
-            output = self.core.end_wait(reply)
-            if output is not None and self._transport is not None:
-                self._send(output)
-        self._go_on()  # also while it waits on: there is room behind the frame again, and the peer may go meanwhile
+        return reply
 
     # sending
 

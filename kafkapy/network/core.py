@@ -6,7 +6,7 @@ caller (``connection.py``, or a test) hands in the bytes that arrived, takes req
 
 **States.** ``busy`` holds the reasons why the next request is not taken yet, 0 if it may be:
 
-    WAITING   the response to the request that was taken comes later (a fetch without data, a produce with acks=all)
+    WAITING   responses to requests that were taken come later (a fetch without data, a produce with acks=all)
     SENDING   a response with file slices is being sent
     UNSENT    the transport holds bytes that the socket has not taken: the peer does not read fast enough
     QUEUED    the connection's slice of time is over; it waits for its turn (``kafkapy/turns.py``)
@@ -17,7 +17,8 @@ Several may hold at once. Requests may arrive in any state; they are kept, and l
 **Order of events** for each request:
 
 1. ``get_buffer`` and ``buffer_updated`` collect bytes until a whole frame is there.
-2. ``next_frame`` hands it out, a view into the receive buffer. It must not be called while ``busy`` is set.
+2. ``next_frame`` hands it out, a view into the receive buffer. It must not be called while ``busy`` is set, unless
+   ``may_overtake`` holds.
 3. The caller ends the request with exactly one of ``reply`` (the response is there, or there is none) and
    ``begin_wait``; the latter is followed by ``end_wait`` when the response is there.
 4. The returned output is sent at once. A small reply may stay here while more requests have arrived; ``take_replies``
@@ -25,7 +26,9 @@ Several may hold at once. Requests may arrive in any state; they are kept, and l
 
 **Laws.**
 
-- A request is not decoded before the one before it is answered: replies have the order of the requests.
+- A request is not decoded before the one before it is answered: replies have the order of the requests. Exception: a
+  produce request is served while up to ``MOST_WAITS`` earlier ones wait for other replicas. Its records are behind
+  theirs in the log, and its reply behind theirs on the connection, whichever is acknowledged first.
 - It is also not decoded before the kernel has that reply. Exception: small replies to requests that arrived together,
   up to ``TOGETHER_SIZE`` of them. A peer that never reads therefore holds one large response, or ``TOGETHER_SIZE`` of
   small ones, and none of its further requests is served.
@@ -47,7 +50,8 @@ from typing import Final
 
 from kafkapy.buffers import extended_buffer, new_buffer
 from kafkapy.network.budget import SMALL_FRAME_SIZE
-from kafkapy.network.pacing import READ_AHEAD_SIZE, TOGETHER_SIZE
+from kafkapy.network.dispatcher import NO_API
+from kafkapy.network.pacing import MOST_WAITS, READ_AHEAD_SIZE, TOGETHER_SIZE
 from kafkapy.protocol.framing import PREFIX_SIZE, FrameDecoder
 from kafkapy.protocol.writer import Part
 
@@ -67,7 +71,7 @@ class ConnectionCore(FrameDecoder):
     It inherits the decoder instead of having one: a call and an object less for each request and connection.
     """
 
-    __slots__ = ("busy", "requests", "peer_closed", "replied_size", "replies")
+    __slots__ = ("busy", "requests", "peer_closed", "replied_size", "replies", "waits", "_overtaken_by")
 
     def __init__(self, max_frame_size: int) -> None:
         super().__init__(max_frame_size, new_buffer, extended_buffer)
@@ -81,6 +85,9 @@ class ConnectionCore(FrameDecoder):
         """Bytes of the requests whose replies stay here."""
         self.replies: bytearray | None = None
         """Small replies that stay here; ``take_replies`` takes them."""
+        self.waits = 0
+        """Requests whose responses have to be sent later."""
+        self._overtaken_by = NO_API
 
     # requests and replies
 
@@ -110,17 +117,40 @@ class ConnectionCore(FrameDecoder):
             return self.take_replies()
         return None
 
-    def begin_wait(self, *, keeps_frame: bool) -> None:
-        """The response to the request that is out comes later; its frame stays valid with ``keeps_frame``."""
+    def begin_wait(self, *, keeps_frame: bool, overtaken_by: int = NO_API) -> None:
+        """The response to the request that is out comes later; its frame stays valid with ``keeps_frame``.
+
+        Requests of the API ``overtaken_by`` may be served meanwhile.
+        """
         self.busy |= WAITING
         self.requests += 1
+        self.waits += 1
+        self._overtaken_by = overtaken_by
         if not keeps_frame:
             self.release()
 
+    def reply_behind(self) -> None:
+        """End the request that is out, whose response has to be sent behind those that are waited for."""
+        self.begin_wait(keeps_frame=False, overtaken_by=self._overtaken_by)
+
+    def may_overtake(self) -> bool:
+        """Whether the next request may be served although responses to earlier ones are waited for."""
+        return (
+            self.busy == WAITING
+            and self._overtaken_by != NO_API
+            and self.waits < MOST_WAITS
+            and self.next_key == self._overtaken_by
+        )
+
     def end_wait(self, parts: list[Part] | None) -> Output:
-        """End the request whose response was waited for; return what to send now."""
-        self.busy &= ~WAITING
-        if self._frame_end >= 0:
+        """End the first of the requests whose responses were waited for; return what to send now.
+
+        If it keeps its frame it is the last of them, too.
+        """
+        self.waits -= 1
+        if not self.waits:
+            self.busy &= ~WAITING
+        if self._frame_end >= 0 and not self.waits:
             self.release()
         if parts is None:
             return None
@@ -169,11 +199,15 @@ class ConnectionCore(FrameDecoder):
     @property
     def has_read_enough(self) -> bool:
         """Whether the socket is not to be read until the request that is served is answered."""
-        return self.busy != 0 and (self.full or self.buffered_size >= READ_AHEAD_SIZE)
+        return (
+            self.busy != 0
+            and (self.full or self.buffered_size >= READ_AHEAD_SIZE)
+            and not (self.busy == WAITING and self.may_overtake())
+        )
 
     @property
     def budgeted_size(self) -> int:
         """Bytes that the buffer of the incomplete frame is about to take beyond those that every connection has."""
-        if self.busy or self.pending_size <= SMALL_FRAME_SIZE:
+        if (self.busy and not self.may_overtake()) or self.pending_size <= SMALL_FRAME_SIZE:
             return 0
         return self.wanted_capacity - SMALL_FRAME_SIZE

@@ -1,13 +1,15 @@
 """The server as a connection uses it: it answers frames."""
 
 import asyncio
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from kafkapy.network.session import Session
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.writer import Part
 
 R = TypeVar("R")
+
+NO_API: Final = -1
 
 
 class Waiting(NamedTuple, Generic[R]):
@@ -18,6 +20,8 @@ class Waiting(NamedTuple, Generic[R]):
     header: RequestHeader
     future: "asyncio.Future[Any]"
     """A future of a ``Message``, of an encoded frame (``list[Part]``), of None, or of another such future."""
+    overtaken_by: int = NO_API
+    """The key of the API whose requests may be served before the response is there; their responses come after it."""
 
 
 class Dispatcher(Protocol):

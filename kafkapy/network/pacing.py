@@ -9,6 +9,7 @@ time of the broker's process for one request.
 | small replies of several ready connections leave when all are served | ``LateReplies`` |
 | requests are read ahead of the one that is served | ``ConnectionCore.has_read_enough`` |
 | requests that arrived together are served in slices of time | ``Connection``, ``kafkapy/turns.py`` |
+| produce requests are served while earlier ones wait for replicas | ``ConnectionCore.may_overtake`` |
 | the selector is polled before the process sleeps | ``network/loop.py`` |
 """
 
@@ -31,6 +32,12 @@ LATE_SIZE: Final = 4096
 READ_AHEAD_SIZE: Final = 65_536
 """Bytes of later requests that are kept while one is being served; then the socket is not read. This is a bound rather
 than a gain: with 0, 20 produces in a pipeline that wait for the disk take as long as with 65,536, within the noise."""
+
+
+MOST_WAITS: Final = 5
+"""Requests of a connection whose responses are waited for at the same time. Apache Kafka has one. With three
+batches of 64 kB in flight for each partition, acks=all, three brokers together need 37 % less processor time and are
+half again as fast, since a follower fetches several batches at once (eight pairs of runs, two processors)."""
 
 
 class LateReplier(Protocol):

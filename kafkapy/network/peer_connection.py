@@ -20,7 +20,6 @@ The module is imported when the first request to another broker is sent: a singl
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
 from random import Random
 from typing import Final, NamedTuple, cast
 
@@ -161,12 +160,15 @@ class _Peer:
     async def ask(self, address: Address, request: Request, version: int) -> Message:
         """Send a request when it is its turn; raises PeerUnreachableError."""
         async with self._turn:
-            with ExitStack() as failed:
-                failed.callback(self._failed)
+            is_answered = False
+            try:
                 connection = await self._connected(address)
                 await self._wait()
                 response = await self._answer(connection, request, version)
-                failed.pop_all()
+                is_answered = True
+            finally:
+                if not is_answered:
+                    self._failed()
             self._failures = 0
             pause_ms = min(self._core.throttle_ms, self._settings.times.request_ms)
             self._not_before_s = self._clock.monotonic_s() + pause_ms / 1000

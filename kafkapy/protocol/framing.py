@@ -24,6 +24,7 @@ PREFIX_SIZE: Final = 4
 """Bytes before each frame that hold its size."""
 
 _PREFIX: Final = Struct(">i")
+_KEY: Final = Struct(">h")
 
 
 class FrameTooLarge(ProtocolError):  # noqa: N818  # the wire's nouns read better at the raise
@@ -163,6 +164,15 @@ class FrameDecoder:
         self.pending_size = 0
         self._frame_end = start + size
         return self._view[start : self._frame_end]
+
+    @property
+    def next_key(self) -> int:
+        """The API key at the beginning of the next frame; -1 while it has not arrived, or a frame is in use."""
+        start = self._start + PREFIX_SIZE
+        if self._frame_end >= 0 or self._end < start + _KEY.size:
+            return -1
+        key: int = _KEY.unpack_from(self._view, start)[0]
+        return key
 
     def release(self) -> None:
         """End the use of the frame; its bytes may be overwritten."""

@@ -16,6 +16,7 @@ from kafkapy.clock import TimerHandle
 from kafkapy.delayed import Delayed
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import UnknownTopicOrPartitionError
+from kafkapy.network.loop import late_replies
 from kafkapy.replication.partition import Partition
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.storage.errors import OffsetOutOfRangeError
@@ -33,6 +34,10 @@ T = TypeVar("T")
 TELL_WITHIN_MS: Final = 10
 """The longest time until a follower is told a new high watermark: at more than 100 batches a second no response is
 made for it alone."""
+
+MOST_ITERATIONS: Final = 4
+"""Iterations of a busy loop for which a follower's response is held back, so that batches which arrive together leave
+together. With 64 kB batches and acks=all three brokers need a tenth less processor time than with 0, at equal speed."""
 
 CHUNK_SIZE: Final = 50
 """Partitions that are read, or registered, in one step: some hundred microseconds."""
@@ -193,7 +198,7 @@ class _FollowerWait(Generic[T]):
     def _attempt(self, changed: TopicPartition | None) -> T | None:
         if changed is None:
             return self._build(read_all(self._replicas, self._session.wishes(), self._limits))
-        if self._pending.update(changed):
+        if not self._ends_soon and self._pending.update(changed):
             self._end_soon()
         return None
 
@@ -206,7 +211,14 @@ class _FollowerWait(Generic[T]):
     def _end_soon(self) -> None:
         if not self._ends_soon:
             self._ends_soon = True
-            asyncio.get_running_loop().call_soon(self._end)
+            asyncio.get_running_loop().call_soon(self._end_when_quiet, MOST_ITERATIONS)
+
+    def _end_when_quiet(self, iterations_left: int) -> None:
+        """End the waiting unless sockets are ready, from which more records may come."""
+        if iterations_left and late_replies().ready_count:
+            asyncio.get_running_loop().call_soon(self._end_when_quiet, iterations_left - 1)
+        else:
+            self._end()
 
     def _end(self) -> None:
         self._waiting.hurry()  # which does nothing when the response is made, or is not needed any more

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from kafkapy.clock import Clock
 from kafkapy.config.log_config import LogConfig
@@ -34,6 +34,8 @@ from kafkapy.storage.io.disk_errors import is_passing
 from kafkapy.storage.log.log import AppendResult, Log
 from kafkapy.turns import Steps, pieces
 from kafkapy.types import EPOCH_DURING_DELETE, NO_BROKER_ID, NO_EPOCH, NO_LEADER, TopicPartition
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -565,8 +567,14 @@ class ReplicaManager:
         self, appends: Sequence[PendingAck], timeout_ms: int
     ) -> "asyncio.Future[list[BrokerError | None]]":  # fmt: skip
         """Wait until every append is acknowledged or failed; the result has an error or None for each, in order."""
+        return self.when_acknowledged(appends, timeout_ms, list)
 
-        def attempt(changed: TopicPartition | None) -> list[BrokerError | None] | None:
+    def when_acknowledged(
+        self, appends: Sequence[PendingAck], timeout_ms: int, build: Callable[[list[BrokerError | None]], T]
+    ) -> "asyncio.Future[T]":  # fmt: skip
+        """As ``wait_for_acks``; the result is what ``build`` makes of the errors. A client that leaves ends no wait."""
+
+        def attempt(changed: TopicPartition | None) -> T | None:
             answers: list[BrokerError | None] = []
             for pending in appends:
                 answer = self._acknowledgement(pending)
@@ -575,16 +583,17 @@ class ReplicaManager:
                 if answer is False:
                     answer = RequestTimedOutError("the records were not replicated, or not fsynced, in time")
                 answers.append(answer if isinstance(answer, BrokerError) else None)
-            return answers
+            return build(answers)
 
         # Other work runs between the appends of a request to many partitions, so all may be acknowledged already; then
         # no later ``check`` would finish it.
-        answers = attempt(appends[0].topic_partition)
-        if answers is not None:
-            future: asyncio.Future[list[BrokerError | None]] = asyncio.get_running_loop().create_future()
-            future.set_result(answers)
+        built = attempt(appends[0].topic_partition)
+        if built is not None:
+            future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+            future.set_result(built)
             return future
-        return self.purgatory.wait([pending.topic_partition for pending in appends], attempt, timeout_ms)
+        awaited = [pending.topic_partition for pending in appends]
+        return self.purgatory.wait(awaited, attempt, timeout_ms, can_be_hurried=False)
 
     def _acknowledgement(self, pending: PendingAck) -> BrokerError | bool:
         try:

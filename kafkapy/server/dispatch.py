@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple
 
 from kafkapy.delayed import Delayed, hurry
 from kafkapy.network.budget import RequestMemory
-from kafkapy.network.dispatcher import Waiting
+from kafkapy.network.dispatcher import NO_API, Waiting
 from kafkapy.network.errors import UnencodableResponseError, UnservedRequestError
 from kafkapy.network.session import Session
 from kafkapy.protocol.api_keys import ApiKey
@@ -66,6 +66,8 @@ class Route(NamedTuple):
     read: Callable[[Reader, int], Any]
     handle: Handler
     flexible_response_header: bool
+    is_pipelined: bool
+    """A request may be served while earlier ones of this API wait for their responses."""
 
 
 @cache
@@ -78,6 +80,7 @@ def route_of(api_key: int, version: int) -> Route:
         read=request_class(api_key).read,
         handle=handler.handle,
         flexible_response_header=response_header_version(api_key, version) > 0,
+        is_pipelined=getattr(handler, "IS_PIPELINED", False),
     )
 
 
@@ -194,7 +197,8 @@ class Dispatcher:
         if result is None:
             return None
         future: asyncio.Future[Any] = asyncio.ensure_future(result)
-        waiting = Waiting(route, header, future)
+        is_overtaken = route.is_pipelined and not isinstance(future, asyncio.Task)  # a task needs its frame
+        waiting = Waiting(route, header, future, header.api_key if is_overtaken else NO_API)
         return self.answer(waiting) if future.done() else waiting
 
     def _encoded(self, route: Route, header: RequestHeader, response: Message) -> list[Part] | Waiting[Route]:

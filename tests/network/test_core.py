@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from kafkapy.network.budget import SMALL_FRAME_SIZE
 from kafkapy.network.core import QUEUED, SENDING, UNSENT, WAITING, ConnectionCore
-from kafkapy.network.pacing import READ_AHEAD_SIZE, TOGETHER_SIZE
+from kafkapy.network.dispatcher import NO_API
+from kafkapy.network.pacing import MOST_WAITS, READ_AHEAD_SIZE, TOGETHER_SIZE
 from kafkapy.protocol.framing import FrameTooLarge, InvalidFrameLength
 from kafkapy.protocol.writer import Part
 
@@ -32,7 +33,7 @@ def arrive(core: ConnectionCore, data: bytes) -> None:
 
 def taken(core: ConnectionCore) -> bytes | None:
     """The next request, if it may be taken and is whole."""
-    found = None if core.busy else core.next_frame()
+    found = None if core.busy and not core.may_overtake() else core.next_frame()
     return None if found is None else bytes(found)
 
 
@@ -129,6 +130,39 @@ def test_no_request_is_taken_while_a_response_is_pending() -> None:
     arrive(core, frame(b"4"))
     assert core.end_wait(small(b"two")) == b"onetwo"
     assert [taken(core), core.reply(None, False), taken(core)] == [b"3", None, b"4"]
+
+
+PRODUCE, OTHER = b"\0\0", b"\0\1"
+"""API keys at the beginning of a frame."""
+
+
+def test_requests_of_one_api_overtake_those_that_wait() -> None:
+    core = core_with(*[PRODUCE] * MOST_WAITS, PRODUCE, OTHER)
+    for _ in range(MOST_WAITS):
+        assert taken(core) == PRODUCE
+        core.begin_wait(keeps_frame=False, overtaken_by=0)
+    assert taken(core) is None, "so many may wait"
+    assert core.end_wait(small(b"one")) == b"one"
+    assert taken(core) == PRODUCE
+    core.reply_behind()
+    for at in range(MOST_WAITS):
+        assert (taken(core), core.busy) == (None, WAITING), "another API does not overtake"
+        core.end_wait(small(b"%d" % at))
+    assert taken(core) == OTHER
+
+
+@pytest.mark.parametrize(("key", "is_read"), [(PRODUCE, True), (OTHER, False)])
+def test_a_large_request_that_may_overtake_is_read_on(key: bytes, is_read: bool) -> None:
+    core = core_with(PRODUCE)
+    taken(core)
+    core.begin_wait(keeps_frame=False, overtaken_by=0)
+    large = frame(key + bytes(2 * READ_AHEAD_SIZE))
+    arrive(core, large[: READ_AHEAD_SIZE + 10])
+    assert core.has_read_enough is not is_read
+    assert taken(core) is None
+    assert (core.budgeted_size > 0) is is_read
+    arrive(core, large[READ_AHEAD_SIZE + 10 :])
+    assert (taken(core) is not None) is is_read
 
 
 @pytest.mark.parametrize("reply", [None, small(b"late"), [bytearray(b"head"), b"records"]])
@@ -244,6 +278,7 @@ def test_only_large_frames_count_and_only_as_they_grow() -> None:
 
 
 NOW, UNANSWERED, LARGE, LATER, LATER_LARGE = "now", "unanswered", "large", "later", "later and large"
+OVERTAKEN = "later than the next"
 
 
 class Conversation:
@@ -254,7 +289,8 @@ class Conversation:
         self.kinds = kinds
         self.data = b"".join(frame(struct.pack(">i", at) + bytes(sizes[at % len(sizes)])) for at in range(len(kinds)))
         self.sent: list[int] = []
-        self.waited_for: int | None = None
+        self.waited_for: list[tuple[int, bool]] = []
+        """Numbers of requests whose replies have to be sent, in order, and whether the reply is there."""
         self.others_are_ready = others_are_ready
 
     def send(self, output: bytearray | list[Part] | None) -> None:
@@ -267,9 +303,13 @@ class Conversation:
         while (request := taken(self.core)) is not None:
             number = int.from_bytes(request[:4])
             kind = self.kinds[number]
-            if kind in (LATER, LATER_LARGE):
-                self.core.begin_wait(keeps_frame=kind == LATER)
-                self.waited_for = number
+            if kind in (LATER, LATER_LARGE, OVERTAKEN):
+                overtaken_by = 0 if kind == OVERTAKEN else NO_API
+                self.core.begin_wait(keeps_frame=kind == LATER, overtaken_by=overtaken_by)
+                self.waited_for.append((number, False))
+            elif self.waited_for:
+                self.core.reply_behind()
+                self.waited_for.append((number, True))
             else:
                 self.send(self.core.reply(self.reply_to(number), self.others_are_ready))
         self.send(self.core.take_replies())
@@ -281,13 +321,17 @@ class Conversation:
         return [reply, b""] if self.kinds[number] in (LARGE, LATER_LARGE) else small(reply)
 
     def end_wait(self) -> None:
-        if self.waited_for is not None:
-            number, self.waited_for = self.waited_for, None
+        is_there = True
+        while self.waited_for and is_there:
+            number, _ = self.waited_for.pop(0)
             self.send(self.core.end_wait(self.reply_to(number)))
+            is_there = bool(self.waited_for) and self.waited_for[0][1]
 
 
 @given(
-    kinds=st.lists(st.sampled_from((NOW, NOW, UNANSWERED, LARGE, LATER, LATER_LARGE)), min_size=1, max_size=12),
+    kinds=st.lists(
+        st.sampled_from((NOW, NOW, UNANSWERED, LARGE, LATER, LATER_LARGE, OVERTAKEN)), min_size=1, max_size=12
+    ),
     sizes=st.lists(st.sampled_from((0, 1, 5000, 70_000)), min_size=1, max_size=4),
     pieces=st.lists(st.sampled_from((1, 3, 100, 5000, 200_000)), min_size=1, max_size=6),
     events=st.lists(st.sampled_from(("arrive", "end_wait", "block", "unblock")), max_size=30),

@@ -85,6 +85,9 @@ _SMALLEST_PARSED_SIZE: Final = 51
 """Bytes of a batch of format 2 that Kafka reads while it parses the request: up to the producer's id."""
 _LENGTH: Final = Struct(">i")
 
+IS_PIPELINED: Final = True
+"""See ``dispatch.Route``: the records are in the log when the handler returns, so the next ones come behind them."""
+
 Answer = ProduceResponse | asyncio.Future[ProduceResponse | None] | None
 
 
@@ -289,19 +292,13 @@ def _answer(append: _Append, request: ProduceRequest, topics: list[TopicProduceR
 def _when_acknowledged(
     append: _Append, response: ProduceResponse, timeout_ms: int
 ) -> "asyncio.Future[ProduceResponse | None]":
-    waited = append.replicas.wait_for_acks(append.waiting, timeout_ms)
-    future: asyncio.Future[ProduceResponse | None] = asyncio.get_running_loop().create_future()
-
-    def answer(errors: "asyncio.Future[list[BrokerError | None]]") -> None:
-        if future.done():
-            return
-        for partition, error in zip(append.answers, errors.result(), strict=True):
+    def build(errors: list[BrokerError | None]) -> ProduceResponse | None:
+        for partition, error in zip(append.answers, errors, strict=True):
             if error is not None:
                 partition.error_code = error.error_code
-        future.set_result(response)
+        return response
 
-    waited.add_done_callback(answer)
-    return future
+    return append.replicas.when_acknowledged(append.waiting, timeout_ms, build)
 
 
 def failed(index: int, error: BrokerError, log_start_offset: int) -> PartitionProduceResponse:

@@ -21,9 +21,9 @@ A recovery may cut or remove, with a warning where records are lost:
 - a ``.log`` from its first bad batch on; later segments are renamed to ``.deleted``;
 - batches whose offsets the next segment has too: the next segment is kept;
 - empty last segments, if the one before has offsets from their base offset on;
-- with ``kafkapy.flush=ack``, segments after missing offsets, which a power failure has taken from the end of the segment
-  before: a replica fetches from its log's end, so it would never fetch these again. Compaction leaves such gaps too, so
-  they stay in a compacted log, and in other topics, as in Apache Kafka;
+- with ``kafkapy.flush=ack``, segments after missing offsets, which a power failure has taken from the end of the
+  segment before: a replica fetches from its log's end, so it would never fetch these again. Compaction leaves such gaps
+  too, so they stay in a compacted log, and without that setting in all logs, as in Apache Kafka;
 - every segment, if the log ends below the checkpointed log start;
 - snapshots above the log's end, and those above the first segment that is read;
 - leader epochs below the log's start and above its end.
