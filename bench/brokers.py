@@ -24,6 +24,7 @@ NAMES = (KAFKAPY, *KAFKAS)
 HEAP = "1G"
 SETTINGS = {"log.segment.delete.delay.ms": "1000"}
 CLUSTER_SETTINGS = {
+    "log.retention.check.interval.ms": "10000",
     "zookeeper.session.timeout.ms": "18000",
     "auto.leader.rebalance.enable": "false",  # leaders move when a load makes them move
 }

@@ -9,7 +9,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -56,11 +56,17 @@ class ReplicatedProduce:
     settles_in: ClassVar[int] = 12
     cost: ClassVar[str] = "s_per_gb"
     topic: ClassVar[str] = "replicated"
+    config: ClassVar[Mapping[str, str]] = {
+        "min.insync.replicas": "2",
+        # The runs of one broker write some 40 GB; of these the disk has to hold 7 at a time.
+        "segment.bytes": "134217728",
+        "retention.bytes": "268435456",
+    }
 
     def run(self, contestant: Contestant, arena: Arena) -> Metrics:
         cluster = arena.shared_cluster(contestant.name)
         if self.topic not in cluster.known_topics:
-            cluster.create({self.topic: rotated(6, 3)}, {"min.insync.replicas": "2"})
+            cluster.create({self.topic: rotated(6, 3)}, self.config)
         before = cluster.records(self.topic)
         leaders = cluster.partitions(cluster.running[0], [self.topic]).leaders
         batches = int(self.gigabytes * 10**9 / len(leaders)) // (RECORD_SIZE * RECORDS_OF_A_BATCH)
