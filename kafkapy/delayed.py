@@ -27,6 +27,11 @@ class Delayed(asyncio.Future[T]):
     forget: Callable[[], None] = staticmethod(_nothing)
     """Called when the future is cancelled. (A callback of the future would cost 3 µs at each end of a waiting.)"""
 
+    @property
+    def can_be_hurried(self) -> bool:
+        """Whether ``hurry`` ends the waiting."""
+        return self.hurry is not _nothing
+
     def cancel(self, msg: object = None) -> bool:
         """See ``asyncio.Future.cancel``; the waiting ends at once."""
         self.forget()

@@ -82,6 +82,12 @@ class _Answered(NamedTuple):
     reply: list[Part] | None
 
 
+class _Refused(NamedTuple):
+    """The peer sent bytes that can't be answered: the connection ends when all before them is answered."""
+
+    error: ProtocolError | RefusedError
+
+
 class ConnectionOwner(Protocol):
     """The listener of a connection, as the connection uses it."""
 
@@ -153,7 +159,7 @@ class Connection(asyncio.BufferedProtocol):
         self._late = owner.late_replies
         self._transport: asyncio.Transport | None = None
         self._sender: BodySender | None = None
-        self._waits: list[Waiting[Any] | _Answered] = []
+        self._waits: list[Waiting[Any] | _Answered | _Refused] = []
         self._turns = turns()
         self._now_s = self._turns.now_s
         self._slice_s = FIRST_SLICE_S
@@ -181,9 +187,11 @@ class Connection(asyncio.BufferedProtocol):
             break_cycles(transport)
         waits, self._waits = self._waits, []
         for waiting in waits:
-            if isinstance(waiting, _Answered):
+            if not isinstance(waiting, Waiting):
                 continue
-            if isinstance(waiting.future, asyncio.Task):
+            if waiting.future.done():
+                self._dispatcher.dropped(waiting)
+            elif isinstance(waiting.future, asyncio.Task):
                 self._owner.keep_until_done(waiting.future)
             else:
                 waiting.future.cancel()
@@ -267,7 +275,7 @@ class Connection(asyncio.BufferedProtocol):
     # serving
 
     def _serve(self) -> None:
-        """Answer what has arrived, until a response has to be waited for or the slice is over.
+        """Answer what has arrived, until the next request has to wait or the slice is over.
 
         The usual course of a request is written inline: each saved call is about 1 % of a small request. Raises
         ``_REFUSALS``, ``_SEND_FAILURES`` and unexpected errors of handlers; replies to earlier requests leave first.
@@ -338,10 +346,14 @@ class Connection(asyncio.BufferedProtocol):
                 self.close("a handler failed unexpectedly, see the traceback", logging.ERROR)
 
     def _refuse(self, error: ProtocolError | RefusedError) -> None:
-        """End the connection because of the bytes that its peer has sent."""
-        self._owner.metrics.connections_failed += 1
+        """End the connection because of the bytes that its peer has sent, when all before them is answered."""
         if self._reserved:
             self._give_back()
+        if self._waits:
+            self._waits.append(_Refused(error))
+            self.core.close()
+            return
+        self._owner.metrics.connections_failed += 1
         self.close(f"{error}", logging.WARNING, drops_unsent=False)
         error.__traceback__ = None  # its frames refer to the task of the response, and the task to the error
 
@@ -374,9 +386,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def _on_response(self, future: "asyncio.Future[Message | list[Part] | None]") -> None:
         """A response that the connection waits for is there, if it was not sent already with one before it."""
-        first = self._waits[0] if self._waits else None
-        if isinstance(first, Waiting) and first.future is future and not future.cancelled():
+        if future.cancelled() or not self._waits:
+            return
+        first = self._waits[0]
+        if isinstance(first, Waiting) and first.future is future:
             self._guarded(self._send_waited)
+        elif isinstance(future, asyncio.Task):
+            self._release_frame()
+            self._guarded(self._go_on)
 
     def _send_waited(self) -> None:
         """Send the responses that are there, up to the first one that is not; small ones leave in one write."""
@@ -384,10 +401,16 @@ class Connection(asyncio.BufferedProtocol):
         try:
             while self._waits:
                 first = self._waits[0]
-                reply = first.reply if isinstance(first, _Answered) else self._response_of(first)
-                if isinstance(reply, Waiting):
+                if isinstance(first, Waiting) and not self._is_there(first):
                     break
                 del self._waits[0]
+                if isinstance(first, _Refused):
+                    raise first.error
+                reply = first.reply if isinstance(first, _Answered) else self._response_of(first)
+                if isinstance(reply, Waiting):
+                    self._waits.insert(0, reply)
+                    self._watch(reply)
+                    continue
                 output = self.core.end_wait(reply)
                 if isinstance(output, bytearray):
                     together = output if together is None else together + output
@@ -399,20 +422,22 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.write(together)
         self._go_on()  # also while it waits on: there is room behind the frame again, and the peer may go meanwhile
 
+    @staticmethod
+    def _is_there(waiting: Waiting[Any]) -> bool:
+        return waiting.future.done() and not waiting.future.cancelled()
+
     def _response_of(self, waiting: Waiting[Any]) -> list[Part] | Waiting[Any] | None:
-        """Return the response to the first request that is waited for, or what to wait for still."""
-        future = waiting.future
-        if not future.done() or future.cancelled():
-            return waiting
-        if isinstance(future, asyncio.Task):
+        """Return the response to a request whose future is done, or what to wait for then."""
+        if isinstance(waiting.future, asyncio.Task):
+            self._release_frame()
+        return self._dispatcher.answer(waiting)
+
+    def _release_frame(self) -> None:
+        """The task that has kept its frame is done; it is the last request that was taken."""
+        if self.core.holds_frame:
             self.core.release()
             if self._reserved:
                 self._give_back()
-        reply = self._dispatcher.answer(waiting)
-        if isinstance(reply, Waiting):
-            self._waits[0] = reply
-            self._watch(reply)
-        return reply
 
     # sending
 

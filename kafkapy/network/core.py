@@ -19,8 +19,9 @@ Several may hold at once. Requests may arrive in any state; they are kept, and l
 1. ``get_buffer`` and ``buffer_updated`` collect bytes until a whole frame is there.
 2. ``next_frame`` hands it out, a view into the receive buffer. It must not be called while ``busy`` is set, unless
    ``may_overtake`` holds.
-3. The caller ends the request with exactly one of ``reply`` (the response is there, or there is none) and
-   ``begin_wait``; the latter is followed by ``end_wait`` when the response is there.
+3. The caller ends the request with exactly one of ``reply`` (the response is there, or there is none), ``begin_wait``,
+   and ``reply_behind`` (the response is there, but others have to be sent before). ``end_wait`` follows each of the
+   latter two, in the order of the requests, when the response may be sent.
 4. The returned output is sent at once. A small reply may stay here while more requests have arrived; ``take_replies``
    returns all that stayed. Later output is sent behind them.
 
@@ -41,8 +42,8 @@ Several may hold at once. Requests may arrive in any state; they are kept, and l
 - The peer closes its side (``peer_closed``): requests that have arrived are answered, then ``is_finished`` holds.
 - The peer stops in the middle of a frame: ``missing_size`` tells how much is missing. Nothing ends by itself here;
   the listener closes connections on which nothing moves, ``budget.py`` those that hold memory that others wait for.
-- The bytes are no frame: ``next_frame`` raises a ``ProtocolError``. The caller sends what ``take_replies`` returns,
-  so that earlier requests keep their replies, and closes.
+- The bytes are no frame: ``next_frame`` raises a ``ProtocolError``. The caller waits for the responses that are waited
+  for, sends what ``take_replies`` returns, so that earlier requests keep their replies, and closes.
 - ``close`` is called when the connection ends for any reason. Replies that stay here may still be taken.
 """
 

@@ -32,3 +32,6 @@ class Dispatcher(Protocol):
 
     def answer(self, waiting: Any, /) -> list[Part] | Waiting[Any] | None:
         """Return the same for a request whose future is done."""
+
+    def dropped(self, waiting: Any, /) -> None:
+        """The future of a request is done, but the connection has ended before its response could be sent."""

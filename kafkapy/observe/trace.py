@@ -137,6 +137,10 @@ class TracingDispatcher(Dispatcher):
             self._show_response(exchange, reply)
         return reply
 
+    def dropped(self, waiting: Waiting[Route]) -> None:
+        """See ``Dispatcher.dropped``."""
+        self._show_none(self._waiting.pop(waiting.future, None), CLIENT_GONE)
+
     async def _serve_large(
         self, route: Route, header: RequestHeader, located: tuple[memoryview, int], session: Session
     ) -> "Message | asyncio.Future[Any] | None":

@@ -74,6 +74,11 @@ class FrameDecoder:
         self._frame_end = -1  # -1: no frame is in use
 
     @property
+    def holds_frame(self) -> bool:
+        """Whether a frame is in use."""
+        return self._frame_end >= 0
+
+    @property
     def full(self) -> bool:
         """Whether there is no room after the frame in use: the caller stops reading until it is released."""
         return self._frame_end >= 0 and self._end == len(self._view)

@@ -572,7 +572,7 @@ class ReplicaManager:
     def when_acknowledged(
         self, appends: Sequence[PendingAck], timeout_ms: int, build: Callable[[list[BrokerError | None]], T]
     ) -> "asyncio.Future[T]":  # fmt: skip
-        """As ``wait_for_acks``; the result is what ``build`` makes of the errors. A client that leaves ends no wait."""
+        """As ``wait_for_acks``; the result is what ``build`` makes of the errors. The future can't be hurried."""
 
         def attempt(changed: TopicPartition | None) -> T | None:
             answers: list[BrokerError | None] = []

@@ -190,6 +190,9 @@ class Dispatcher:
             return Waiting(waiting.route, waiting.header, response)
         return response
 
+    def dropped(self, waiting: Waiting[Route]) -> None:
+        """See ``network.dispatcher.Dispatcher``."""
+
     def _wait(
         self, route: Route, header: RequestHeader, result: Awaitable[Any] | None
     ) -> list[Part] | Waiting[Route] | None:
@@ -234,7 +237,7 @@ class Dispatcher:
                 if isinstance(result, Generator):
                     result = await in_turns(result)
             response = await _without_coroutine(result)
-            if isinstance(response, Delayed) and not response.done():
+            if isinstance(response, Delayed) and not response.done() and response.can_be_hurried:
                 held.end_waiting = partial(hurry, response)
                 kept = until_answered.pop_all()
                 response.add_done_callback(lambda _: kept.close())

@@ -199,11 +199,19 @@ class DataDirectory:
             self.read_checkpoint(name) for name in (RECOVERY_POINT, HIGH_WATERMARK, LOG_START_OFFSET)
         )
         partitions = recovery_points.keys() | high_watermarks.keys() | log_starts.keys()
+        try:
+            compacted = set(self._checkpoints[CLEANER].read())
+        except MalformedCheckpointError:
+            compacted = partitions  # any of them may have been; the cleaner's start logs the damage
         return {
             each: Checkpointed(
-                clean, recovery_points.get(each, 0), log_starts.get(each, 0), high_watermarks.get(each, 0)
+                clean,
+                recovery_points.get(each, 0),
+                log_starts.get(each, 0),
+                high_watermarks.get(each, 0),
+                was_compacted=each in compacted,
             )
-            for each in partitions
+            for each in partitions | compacted
         }
 
     def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:

@@ -16,7 +16,7 @@ import pytest
 
 from kafkapy import turns
 from kafkapy.network import errors
-from kafkapy.network.pacing import MOST_WAITS, READ_AHEAD_SIZE
+from kafkapy.network.pacing import READ_AHEAD_SIZE
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkapy.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -26,7 +26,6 @@ from kafkapy.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kafkapy.replication.partition import RemoteReplica
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.handlers import list_offsets
 from kafkapy.testing.clock import ManualClock
@@ -196,59 +195,6 @@ def test_a_half_closed_connection_gets_its_durable_acknowledgement(tmp_path: Pat
     run(scenario())
 
 
-def _base_offset(client: Client, answer: bytes) -> int:
-    (found,) = client.decode(0, 8, answer).responses[0].partition_responses
-    return -found.error_code or int(found.base_offset)
-
-
-def test_produce_requests_are_served_while_earlier_ones_wait_for_replicas(tmp_path: Path) -> None:
-    """A bounded number of them; replies keep the order, and requests of other APIs wait for all before them."""
-
-    async def scenario() -> None:
-        async with running_broker(tmp_path) as broker:
-            client = await Client.connect(broker)
-            await client.create_topic("t")
-            replicas = broker.services.replica_manager
-            partition = replicas.partitions[TopicPartition("t", 0)]
-            partition.remotes[9] = RemoteReplica(9, broker.clock.now_ms())
-            requests = [produce_request("t", batch(b"v"), acks=-1) for _ in range(MOST_WAITS + 1)]
-            requests.insert(2, produce_request("unknown", batch(b"v"), acks=1))
-            requests.insert(1, produce_request("t", batch(b"v" * 100_000), acks=1))
-            client.send(b"".join(frame(request, 8) for request in requests) + frame(ApiVersionsRequest(), 0))
-            log, requests_before = partition.log, broker.services.metrics.requests["api_versions"]
-            await until(lambda: log.log_end_offset == MOST_WAITS - 1)
-            await asyncio.sleep(0)
-            assert log.log_end_offset == MOST_WAITS - 1, "one of those that are waited for is answered with an error"
-            for offset, answered in ((1, [0, 1]), (3, [2, -3]), (MOST_WAITS + 2, [*range(3, MOST_WAITS + 2)])):
-                partition.follower_fetched(9, offset, 0)
-                replicas.purgatory.check(partition.topic_partition)
-                found = [_base_offset(client, await client.receive()) for _ in answered]
-                assert found == answered
-                await until(lambda: log.log_end_offset == min(offset + MOST_WAITS, MOST_WAITS + 2))  # noqa: B023
-                if offset < MOST_WAITS:
-                    assert broker.services.metrics.requests["api_versions"] == requests_before
-            assert client.decode(18, 0, await client.receive()).error_code == 0
-
-    run(scenario())
-
-
-def test_a_client_that_leaves_leaves_no_produce_request_waiting(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with running_broker(tmp_path) as broker:
-            client = await Client.connect(broker)
-            await client.create_topic("t")
-            replicas = broker.services.replica_manager
-            partition = replicas.partitions[TopicPartition("t", 0)]
-            partition.remotes[9] = RemoteReplica(9, broker.clock.now_ms())
-            client.send(frame(produce_request("t", batch(b"v"), acks=-1), 8) * 3)
-            await until(lambda: partition.log.log_end_offset == 3)
-            client.writer.transport.abort()
-            await until(lambda: len(replicas.purgatory) == 0)
-            assert partition.log.log_end_offset == 3
-
-    run(scenario())
-
-
 REFUSED_LATER = ProduceRequest(None, 0, 1000, [TopicProduceData("?", partition_data=[
     PartitionProduceData(at, batch(b"v")) for at in range(2)
 ])])  # fmt: skip
@@ -408,7 +354,9 @@ def test_a_handlers_bug_ends_only_its_connection(tmp_path: Path, monkeypatch: py
     run(scenario())
 
 
-def test_a_bug_in_a_handler_that_waited_ends_the_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_in_a_handler_that_waited_ends_the_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             failures: list[dict[str, Any]] = []
@@ -423,6 +371,9 @@ def test_a_bug_in_a_handler_that_waited_ends_the_connection(tmp_path: Path, monk
             client.send(frame(InitProducerIdRequest(None), 1))
             assert await client.is_closed()
             assert isinstance(failures[0]["exception"], KeyError)
+            await until(lambda: not broker.listeners[0].connections)
+            assert len(failures) == 1
+            assert "after its client had closed" not in caplog.text
 
     run(scenario())
 

@@ -22,8 +22,10 @@ from kafkapy.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from kafkapy.replication.partition import RemoteReplica
 from kafkapy.server.interception import Hooks
 from kafkapy.testing.faults import Faults
+from kafkapy.types import TopicPartition
 from tests.server.harness import Client, batch, fetch_request, frame, produce_request, run, running_broker, until
 
 
@@ -85,6 +87,29 @@ def test_every_request_and_every_answer_has_a_line(tmp_path: Path, shown: Shown)
     assert lines[5]["reason"] == "none wanted"
     assert lines[9]["reason"] == "the client has gone"
     assert lines[11]["reason"] == "records of t-0 are null"
+
+
+def test_a_response_that_could_not_be_sent_is_shown_as_none(tmp_path: Path, shown: Shown) -> None:
+    """The second request is acknowledged first, and its client leaves before the first one is."""
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path, hooks=Hooks(trace=shown.trace("api=Produce"))) as broker:
+            client = await Client.connect(broker)
+            replicas = broker.services.replica_manager
+            for topic in ("t", "u"):
+                await client.create_topic(topic)
+            for topic in ("t", "u"):
+                partition = replicas.partitions[TopicPartition(topic, 0)]
+                partition.remotes[9] = RemoteReplica(9, broker.clock.now_ms())
+                client.send(frame(produce_request(topic, batch(b"v"), acks=-1), 8))
+                await until(lambda: partition.log.log_end_offset == 1)  # noqa: B023
+            partition.follower_fetched(9, 1, 0)
+            replicas.purgatory.check(partition.topic_partition)
+            await client.reset()
+            await until(lambda: len(replicas.purgatory) == 0)
+
+    run(scenario())
+    assert [line["kind"] for line in shown.lines()] == ["request", "request", "no answer", "no answer"]
 
 
 def test_an_answer_that_was_encoded_before_is_shown(tmp_path: Path, shown: Shown) -> None:

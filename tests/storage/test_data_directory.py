@@ -111,6 +111,14 @@ def test_a_damaged_checkpoint_is_ignored_with_a_warning(
     assert "going on without it: after an unclean stop every log is read from its start" in caplog.text
 
 
+@pytest.mark.parametrize(("content", "compacted"), [("0\n1\nc 1 3\n", ["c"]), ("0\n0\n", []), ("damaged", ["a"])])
+def test_logs_that_may_have_been_compacted(tmp_path: Path, content: str, compacted: list[str]) -> None:
+    (tmp_path / "replication-offset-checkpoint").write_text("0\n1\na 0 7\n")
+    (tmp_path / "cleaner-offset-checkpoint").write_text(content)
+    found = _directory(tmp_path).read_checkpoints(clean=False)
+    assert [partition.topic for partition, each in found.items() if each.was_compacted] == compacted
+
+
 def test_an_unchanged_checkpoint_is_not_written_again(tmp_path: Path) -> None:
     directory = _directory(tmp_path)
     path = tmp_path / "replication-offset-checkpoint"

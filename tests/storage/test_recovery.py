@@ -350,6 +350,16 @@ def test_a_flush_makes_a_truncation_durable(tmp_path: Path) -> None:
     assert reopen(log, clean=False).log_end_offset == 1
 
 
+def test_missing_offsets_stay_in_a_log_that_was_compacted(tmp_path: Path) -> None:
+    log = open_log(tmp_path, SMALL)
+    fill(log, 22)
+    first = log.segments.first
+    with Path(first.log.path).open("r+b") as file:
+        file.truncate(first.size - len(batch(value=b"v" * 100)))
+    config = LogConfig(segment_bytes=2000, kafkapy_flush="ack")
+    assert open_log(tmp_path, config, Checkpointed(clean=False, was_compacted=True)).log_end_offset == 22
+
+
 @pytest.mark.parametrize("is_empty", [True, False])
 @pytest.mark.parametrize(
     ("policy", "flush", "recovery_point", "is_cut"),

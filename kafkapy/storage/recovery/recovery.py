@@ -23,7 +23,7 @@ A recovery may cut or remove, with a warning where records are lost:
 - empty last segments, if the one before has offsets from their base offset on;
 - with ``kafkapy.flush=ack``, segments after missing offsets, which a power failure has taken from the end of the
   segment before: a replica fetches from its log's end, so it would never fetch these again. Compaction leaves such gaps
-  too, so they stay in a compacted log, and without that setting in all logs, as in Apache Kafka;
+  too, so they stay in a log that is or was compacted, and without that setting in all logs, as in Apache Kafka;
 - every segment, if the log ends below the checkpointed log start;
 - snapshots above the log's end, and those above the first segment that is read;
 - leader epochs below the log's start and above its end.
@@ -150,6 +150,8 @@ class Checkpointed(NamedTuple):
     """A worker process has recovered the log: its files can be trusted, though they may not be on the disk yet."""
     is_new: bool = False
     """The log is being created: if the disk refuses its files, the creation fails."""
+    was_compacted: bool = False
+    """Compaction may have removed offsets, whatever the topic's policy is now."""
 
     @property
     def is_trusted(self) -> bool:
@@ -338,7 +340,7 @@ def _recover(log: Log, doubtful: list[tuple[Segment, Exception]], checkpointed: 
             _recover_and_sync(log, segment)
             log.producer_state.map_end_offset = -1  # a snapshot also has batches that compaction has removed
     if beyond:
-        _read_again(log, beyond, checkpointed.recovery_point)
+        _read_again(log, beyond, checkpointed)
     if not segments:
         return checkpointed.log_start_offset
     try:
@@ -349,15 +351,15 @@ def _recover(log: Log, doubtful: list[tuple[Segment, Exception]], checkpointed: 
         return segments.active.next_offset()
 
 
-def _read_again(log: Log, beyond: list[Segment], recovery_point: int) -> None:
+def _read_again(log: Log, beyond: list[Segment], checkpointed: Checkpointed) -> None:
     """Recover the segments from the recovery point on, up to damage or missing offsets."""
     # Later snapshots may have batches that a power failure removed: sent again, these would count as duplicates.
     log.producer_state.delete_snapshots(above=beyond[0].base_offset)
     epochs = _epochs_again(log, beyond[0].base_offset)
-    ends_at_gaps = log.config.flush_before_ack and not log.config.compact
+    ends_at_gaps = log.config.flush_before_ack and not (log.config.compact or checkpointed.was_compacted)
     end_offset = beyond[0].base_offset
     for segment in beyond:
-        if ends_at_gaps and recovery_point <= end_offset < segment.base_offset:
+        if ends_at_gaps and checkpointed.recovery_point <= end_offset < segment.base_offset:
             reason = f"the offsets from {end_offset} on are missing before it"
             _drop(log, log.segments.cut(log.segments.floor(segment.base_offset)), reason)
             break
