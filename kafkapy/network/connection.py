@@ -388,10 +388,10 @@ class Connection(asyncio.BufferedProtocol):
         """A response that the connection waits for is there, if it was not sent already with one before it."""
         if future.cancelled() or not self._waits:
             return
-        first = self._waits[0]
+        first, last = self._waits[0], self._waits[-1]
         if isinstance(first, Waiting) and first.future is future:
             self._guarded(self._send_waited)
-        elif isinstance(future, asyncio.Task):
+        elif isinstance(last, Waiting) and last.future is future and isinstance(future, asyncio.Task):
             self._release_frame()
             self._guarded(self._go_on)
 

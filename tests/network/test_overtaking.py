@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from kafkapy.network.dispatcher import Waiting
 from kafkapy.network.pacing import MOST_WAITS
+from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkapy.protocol.writer import Part
 from kafkapy.records.compression import GZIP
 from kafkapy.replication.partition import Partition, RemoteReplica
 from kafkapy.server.broker import BrokerServer
@@ -166,5 +169,56 @@ def test_a_large_batch_that_is_stored_gives_its_memory_back_before_it_is_its_tur
             assert not connection.core.holds_frame
             at.follower_has(1)
             assert [await at.base_offset(), await at.base_offset()] == [0, 0]
+
+    run(scenario())
+
+
+class TasksBehindAFuture:
+    """A dispatcher: request 0 waits for a future, which the task of request 1 fulfils; request 2 has a task too."""
+
+    def __init__(self) -> None:
+        self.first: asyncio.Future[list[Part]] = asyncio.get_running_loop().create_future()
+        self.may_end = asyncio.Event()
+        self.frame = memoryview(b"")
+
+    def dispatch(self, frame: memoryview, _session: object) -> Waiting[None]:
+        header = RequestHeader(0, 0, 0, None)
+        if frame[2] == 0:
+            return Waiting(None, header, self.first, overtaken_by=0)
+        task = self._fulfil() if frame[2] == 1 else self._keep(frame)
+        return Waiting(None, header, asyncio.ensure_future(task))
+
+    async def _fulfil(self) -> list[Part]:
+        self.first.set_result([bytearray(b"0")])
+        return [bytearray(b"1")]
+
+    async def _keep(self, frame: memoryview) -> list[Part]:
+        self.frame = frame
+        await self.may_end.wait()
+        return [bytearray(b"2")]
+
+    def answer(self, waiting: Waiting[None]) -> list[Part]:
+        parts: list[Part] = waiting.future.result()
+        return parts
+
+    def dropped(self, _waiting: object) -> None:
+        """All are sent."""
+
+
+def test_a_task_that_was_answered_with_the_one_before_it_releases_no_later_frame(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            dispatcher = TasksBehindAFuture()
+            broker.listeners[0]._dispatcher = dispatcher  # type: ignore[assignment]  # what a connection needs of one
+            client = await Client.connect(broker)
+            client.send(b"".join(struct.pack(">ihB", 3, 0, number) for number in range(3)))
+            assert await client.reader.readexactly(2) == b"01"
+            (connection,) = broker.listeners[0].connections
+            await until(lambda: len(dispatcher.frame) > 0)
+            await asyncio.sleep(0)
+            assert connection.core.holds_frame
+            dispatcher.may_end.set()
+            assert await client.reader.readexactly(1) == b"2"
+            assert not connection.core.holds_frame
 
     run(scenario())
