@@ -415,7 +415,8 @@ class MarkerSender:
     def _completed(self, completion: _Completion, error_code: int) -> None:
         if self._completions.get(completion.transaction) is not completion:
             return
-        if error_code != ErrorCode.COORDINATOR_NOT_AVAILABLE:
+        # NOT_COORDINATOR of a shard that is still here: its disk is full, and will take the record later.
+        if error_code not in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR):
             del self._completions[completion.transaction]
             if error_code:
                 logger.error("Could not complete %r: error %d", completion.transaction, error_code)

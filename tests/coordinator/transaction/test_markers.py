@@ -20,6 +20,7 @@ from kafkapy.metadata.errors import (
     UnknownTopicOrPartitionError,
 )
 from kafkapy.network.peer import RETRY_MS
+from kafkapy.records.errors import RecordTooLargeError
 from kafkapy.storage.errors import (
     InvalidProducerEpochError,
     KafkaStorageError,
@@ -183,13 +184,15 @@ def test_a_partition_without_leader_is_retried() -> None:
     assert waiting(world) == 0
 
 
-def test_the_completing_record_is_tried_again() -> None:
+@pytest.mark.parametrize("error", [NotEnoughReplicasError(), KafkaStorageError("No space left on device")])
+def test_the_completing_record_is_tried_again(error: BrokerError) -> None:
+    """A broker with a full disk still leads the partition; the transaction must not wait until that changes."""
     world = TransactionWorld()
     producer = world.producer()
     world.add(producer)
     world.broker.slow.add(TP)
     world.end(producer)
-    world.broker.errors[SHARD] = NotEnoughReplicasError()
+    world.broker.errors[SHARD] = error
     world.broker.acknowledge()
     assert (world.states()[-1], world.add(producer)) == ("PREPARE_COMMIT", 51)
     world.clock.advance(RETRY_MS)
@@ -204,7 +207,7 @@ def test_a_completing_record_that_can_not_be_written(caplog: pytest.LogCaptureFi
     world.add(producer)
     world.broker.slow.add(TP)
     world.end(producer)
-    world.broker.errors[SHARD] = NotLeaderOrFollowerError()
+    world.broker.errors[SHARD] = RecordTooLargeError("the record is too large")
     world.broker.acknowledge()
     assert waiting(world) == 0
     assert "Could not complete Transaction('x'" in caplog.text
