@@ -111,12 +111,16 @@ class ActiveController:
         await self._store.children(LogDirEventNotificationZNode.PATH, self._watchers.log_dir_events)
         await self._store.children(IsrChangeNotificationZNode.PATH, self._watchers.isr_changes)
         self.context.brokers = await self._read_brokers()
-        await self._load_topics(await self._store.children(TopicsZNode.PATH, self._watchers.topics))
+        restarted = await self._load_topics(await self._store.children(TopicsZNode.PATH, self._watchers.topics))
         deletions = await self._store.children(DeleteTopicsZNode.PATH, self._watchers.deletions)
         self.context.topics_to_delete.update(topic for topic in deletions if topic in self.context.assignments)
         await self._send_metadata(self.context.brokers, ())  # no partitions yet
         online, offline = await self._replicas.set_initial_states()
         await self._partitions.set_initial_states()
+        # Between the end of the last controller and now nobody noticed that these leaders were away. One that has lost
+        # its unflushed records in a power failure must not write others in the same epoch: its followers would take
+        # them for those that they have. 2.7.2 keeps the epoch.
+        await self._partitions.next_epoch(restarted)
         # Elections come first, since clients wait for them. 2.7.2 first writes leader -1 for these partitions.
         await self._partitions.give_missing_leaders()
         await self._flush()
@@ -375,7 +379,9 @@ class ActiveController:
         await self._replicas.finish_new(replicas)
         await self._flush()
 
-    async def _load_topics(self, topics: Sequence[str]) -> None:
+    async def _load_topics(self, topics: Sequence[str]) -> list[TopicPartition]:
+        """Load topics; return the partitions with followers whose leader has registered again since it was elected."""
+        restarted = []
         for topic, partitions in (await self._read_topics(topics)).items():
             self.context.assign(topic, partitions)
         partitions_ = list(self.context.partitions())
@@ -383,8 +389,14 @@ class ActiveController:
         for partition, node in zip(partitions_, nodes, strict=True):
             await pause()
             state = decoded_state(partition, node)
-            if state is not None:
-                self.context.leadership[partition] = state
+            if node is None or state is None:
+                continue
+            self.context.leadership[partition] = state
+            leader = self.context.brokers.get(state.leader)
+            has_followers = len(self.context.assignment(partition).replicas) > 1
+            if has_followers and leader is not None and leader.epoch > node.stat.mzxid:
+                restarted.append(partition)
+        return restarted
 
     async def _read_topics(self, topics: Sequence[str]) -> dict[str, dict[int, ReplicaAssignment]]:
         nodes = await self._store.get_many([TopicZNode.path(topic) for topic in topics], self._watchers.partitions)

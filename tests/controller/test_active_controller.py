@@ -142,6 +142,29 @@ def test_the_next_controller_elects_leaders_for_the_failed_brokers_partitions() 
     run(scenario, ("rf1", "rf2", "rf3"))
 
 
+def test_a_leader_that_restarted_unnoticed_leads_in_the_next_epoch() -> None:
+    """Only with followers: they must not take what it writes now for the records that they have already."""
+
+    async def scenario(started: Cluster) -> None:
+        for broker in (1, 2, 3):  # the last one leads alone, and nobody notices its end
+            await started.brokers[broker].kill()
+        session = started.store.session()
+        before = {}
+        for partition in (TopicPartition("rf3", 0), TopicPartition("rf1", 2)):
+            (node,) = await session.get_many([PartitionStateZNode.path(partition)])
+            assert node is not None
+            before[partition] = PartitionStateZNode.decode(node.data, node.stat.version)
+        assert {state.leader for state in before.values()} == {3}
+        started.forget()
+        await started.start(3)
+        watched = {PartitionStateZNode.path(partition) for partition in before}
+        states = [write_line(write) for write in started.writes if write.path in watched]
+        epoch = before[TopicPartition("rf3", 0)].leader_epoch + 1
+        assert states == ["set " + state_line("rf3", 0, 4, 3, epoch, "3")]
+
+    run(scenario, ("rf3", "rf1"))
+
+
 def test_a_broker_that_comes_back_at_once_has_failed_in_between() -> None:
     async def scenario(started: Cluster) -> None:
         active = started.controller.node.controller._active
