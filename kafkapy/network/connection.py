@@ -82,7 +82,7 @@ class _Answered(NamedTuple):
     reply: list[Part] | None
 
 
-class _Refused(NamedTuple):
+class _Refusal(NamedTuple):
     """The peer sent bytes that can't be answered: the connection ends when all before them is answered."""
 
     error: ProtocolError | RefusedError
@@ -159,7 +159,7 @@ class Connection(asyncio.BufferedProtocol):
         self._late = owner.late_replies
         self._transport: asyncio.Transport | None = None
         self._sender: BodySender | None = None
-        self._waits: list[Waiting[Any] | _Answered | _Refused] = []
+        self._waits: list[Waiting[Any] | _Answered | _Refusal] = []
         self._turns = turns()
         self._now_s = self._turns.now_s
         self._slice_s = FIRST_SLICE_S
@@ -350,7 +350,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._reserved:
             self._give_back()
         if self._waits:
-            self._waits.append(_Refused(error))
+            self._waits.append(_Refusal(error))
             self.core.close()
             return
         self._owner.metrics.connections_failed += 1
@@ -404,7 +404,7 @@ class Connection(asyncio.BufferedProtocol):
                 if isinstance(first, Waiting) and not self._is_there(first):
                     break
                 del self._waits[0]
-                if isinstance(first, _Refused):
+                if isinstance(first, _Refusal):
                     raise first.error
                 reply = first.reply if isinstance(first, _Answered) else self._response_of(first)
                 if isinstance(reply, Waiting):

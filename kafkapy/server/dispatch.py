@@ -49,6 +49,10 @@ from kafkapy.turns import Steps, in_turns, other_slices, turns
 INLINE_SLOTS: Final = 10_000
 """Values of a request that are decoded on the event loop: about a millisecond of work."""
 
+OVERTAKEN_SLOTS: Final = 1_000
+"""Values of a request that others may overtake while it waits: those of a connection that wait together have few times
+``INLINE_SLOTS``."""
+
 INLINE_STRUCTS: Final = 1_000
 """Structs of a response that are encoded on the event loop: about a millisecond of work."""
 
@@ -163,7 +167,8 @@ class Dispatcher:
                 return encode(header, route.flexible_response_header, response, INLINE_STRUCTS)
             except TooManyStructs:
                 return self._encode_beside(route, header, response)
-        return self._wait(route, header, response)
+        is_small = reader.budget >= INLINE_SLOTS - OVERTAKEN_SLOTS
+        return self._wait(route, header, response, is_overtaken=route.is_pipelined and is_small)
 
     async def _other_slices(
         self, awaited: "asyncio.Future[object] | None", steps: Steps[Result]
@@ -194,13 +199,16 @@ class Dispatcher:
         """See ``network.dispatcher.Dispatcher``."""
 
     def _wait(
-        self, route: Route, header: RequestHeader, result: Awaitable[Any] | None
+        self, route: Route, header: RequestHeader, result: Awaitable[Any] | None, *, is_overtaken: bool
     ) -> list[Part] | Waiting[Route] | None:
-        """Answer a request whose handler returned an awaitable, or None for no answer."""
+        """Answer a request whose handler returned an awaitable, or None for no answer.
+
+        Requests of the same API may be served before it if it ``is_overtaken`` and waits for a future.
+        """
         if result is None:
             return None
         future: asyncio.Future[Any] = asyncio.ensure_future(result)
-        is_overtaken = route.is_pipelined and not isinstance(future, asyncio.Task)  # a task needs its frame
+        is_overtaken = is_overtaken and not isinstance(future, asyncio.Task)  # a task needs its frame
         waiting = Waiting(route, header, future, header.api_key if is_overtaken else NO_API)
         return self.answer(waiting) if future.done() else waiting
 

@@ -86,6 +86,28 @@ def test_requests_are_served_while_earlier_ones_wait(tmp_path: Path) -> None:
     run(scenario())
 
 
+def test_a_request_for_many_partitions_is_not_overtaken(tmp_path: Path) -> None:
+    """The memory of the requests of a connection that wait together is bounded."""
+
+    async def scenario() -> None:
+        async with replicated(tmp_path) as at:
+            content = batch(b"v")
+            named = [
+                TopicProduceData("t", partition_data=[PartitionProduceData(0, content)]),
+                TopicProduceData("x", partition_data=[PartitionProduceData(index, content) for index in range(1_000)]),
+            ]
+            at.client.send(frame(ProduceRequest(None, -1, 15_000, named), 8))
+            await until(lambda: at.partition.log.log_end_offset == 1 and len(at.replicas.purgatory) == 1)
+            at.client.send(frame(produce_request("t", content, acks=1), 8))
+            (connection,) = at.broker.listeners[0].connections
+            await until(lambda: connection.core.buffered_size > 0)
+            assert at.partition.log.log_end_offset == 1
+            at.follower_has(1)
+            await until(lambda: at.partition.log.log_end_offset == 2)
+
+    run(scenario())
+
+
 def test_a_client_that_leaves_leaves_no_request_waiting(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with replicated(tmp_path) as at:
