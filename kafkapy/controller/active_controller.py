@@ -117,9 +117,9 @@ class ActiveController:
         await self._send_metadata(self.context.brokers, ())  # no partitions yet
         online, offline = await self._replicas.set_initial_states()
         await self._partitions.set_initial_states()
-        # Between the end of the last controller and now nobody noticed that these leaders were away. One that has lost
-        # its unflushed records in a power failure must not write others in the same epoch: its followers would take
-        # them for those that they have. 2.7.2 keeps the epoch.
+        # These leaders have restarted while there was no controller. A leader that has lost unflushed records in a
+        # power failure must not write others in the same epoch: its followers would take them for those that they have.
+        # 2.7.2 keeps the epoch.
         await self._partitions.next_epoch(restarted)
         # Elections come first, since clients wait for them. 2.7.2 first writes leader -1 for these partitions.
         await self._partitions.give_missing_leaders()

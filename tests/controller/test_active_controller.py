@@ -146,7 +146,7 @@ def test_a_leader_that_restarted_unnoticed_leads_in_the_next_epoch() -> None:
     """Only with followers: they must not take what it writes now for the records that they have already."""
 
     async def scenario(started: Cluster) -> None:
-        for broker in (1, 2, 3):  # the last one leads alone, and nobody notices its end
+        for broker in (1, 2, 3):  # the last one leads alone, without a controller that sees its end
             await started.brokers[broker].kill()
         session = started.store.session()
         before = {}
