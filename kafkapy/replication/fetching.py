@@ -121,6 +121,10 @@ class FollowerWishes(Protocol):
         """Tell whether a high watermark or a log start has moved that the follower was not told."""
         ...
 
+    def is_untold(self, topic_partition: TopicPartition, high_watermark: int, log_start_offset: int, /) -> bool:
+        """Tell the same of one partition, which has these offsets now."""
+        ...
+
 
 def fetch(
     replicas: ReplicaManager,
@@ -198,8 +202,16 @@ class _FollowerWait(Generic[T]):
     def _attempt(self, changed: TopicPartition | None) -> T | None:
         if changed is None:
             return self._build(read_all(self._replicas, self._session.wishes(), self._limits))
-        if not self._ends_soon and self._pending.update(changed):
+        if self._ends_soon:
+            return None
+        if self._pending.update(changed):
             self._end_soon()
+        elif self._telling is None:
+            # Another follower, which fetched later, has moved the high watermark.
+            partition = self._replicas.partitions.get(changed)
+            log = None if partition is None else partition.log
+            if log is not None and self._session.is_untold(changed, log.high_watermark, log.log_start_offset):
+                self.tell_soon()
         return None
 
     def _woken(self, can_wait: bool) -> None:

@@ -136,13 +136,14 @@ class FetchSession:
 
     def has_untold(self, reads: Iterable[PartitionRead]) -> bool:
         """Tell whether an offset of the reads has moved that the last response about the partition did not have."""
-        for read in reads:
-            known = self.partitions.get(read.topic_partition)
-            if known is not None and (
-                known.high_watermark != read.high_watermark or known.log_start_offset != read.log_start_offset
-            ):
-                return True
-        return False
+        return any(self.is_untold(each.topic_partition, each.high_watermark, each.log_start_offset) for each in reads)
+
+    def is_untold(self, topic_partition: TopicPartition, high_watermark: int, log_start_offset: int) -> bool:
+        """Tell whether the last response about the partition had other offsets than these."""
+        known = self.partitions.get(topic_partition)
+        return known is not None and (
+            known.high_watermark != high_watermark or known.log_start_offset != log_start_offset
+        )
 
     def _woken(self, topic_partition: TopicPartition, can_wait: bool) -> None:
         self.due[topic_partition] = None

@@ -165,19 +165,20 @@ def test_batches_that_arrive_together_make_one_response_for_a_follower(tmp_path:
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("is_quiet", [True, False])
-def test_a_follower_is_told_a_new_high_watermark_soon(tmp_path: Path, *, is_quiet: bool) -> None:
+@pytest.mark.parametrize("when", ["by this fetch", "while it waits", "while the partition is quiet"])
+def test_a_follower_is_told_a_new_high_watermark_soon(tmp_path: Path, when: str) -> None:
     """Also when the fetch that moved it is this one, of the last follower that lacked the records."""
 
     async def scenario() -> None:
         follower = Follower(tmp_path)
         await follower.caught_up()
         follower.node.replicas.append(TP, batch())
-        if not is_quiet:
+        if when == "by this fetch":
             follower.other_has(TP, 2)
         waiting = follower.fetch(2, 1)
-        if is_quiet:
+        if when == "while the partition is quiet":
             follower.session.rest(follower.node.replicas, FOLLOWER, TWO)
+        if when != "by this fetch":
             follower.other_has(TP, 2)
         follower.node.clock.advance(TELL_WITHIN_MS - 1)
         await asyncio.sleep(0)
