@@ -69,9 +69,12 @@ def cancel(client: ClusterClient, topics: Sequence[str], how: Execution) -> None
     """Cancel the moves of these topics, or all: the replicas are those of before again."""
     for topic in topics:
         client.topic(topic, led=False)
-    found = {place: each for place, each in moves.moving(client).items() if not topics or place[0] in topics}
+    moving = moves.moving(client)
+    found = {place: each for place, each in moving.items() if not topics or place[0] in topics}
     if not found:
-        done("no replicas are moving", as_json=how.as_json, cancelled=[])
+        freed = [] if moving or how.dry_run else _remove_kept_throttle(client, topics)
+        hint = f"; the limit of --throttle is removed from {counted(len(freed), 'topic')}" if freed else ""
+        done(f"no replicas are moving{hint}", as_json=how.as_json, cancelled=[])
         return
     rows = [
         {
@@ -298,7 +301,7 @@ def _execute(client: ClusterClient, before: Assignment, changed: Assignment, how
     started = {place: brokers for place, brokers in changed.items() if place not in refused}
     facts = {**kafka_json(started), "refused": [{"topic": place[0], "partition": place[1]} for place in refused]}
     if not how.wait:
-        hint = "; its limit stays until kafkapy configs alter removes it" if how.throttle is not None else ""
+        hint = "; its limit stays until kafkapy topics reassign --cancel removes it" if how.throttle is not None else ""
         done(f"started: {counted(len(started), 'move')}{hint}", as_json=how.as_json, **facts)
         _fail_if(refused)
         return
@@ -306,9 +309,10 @@ def _execute(client: ClusterClient, before: Assignment, changed: Assignment, how
         _wait(client, started)
     except KeyboardInterrupt:
         limit = "; the limit of --throttle stays" if how.throttle is not None else ""
+        removes = " and removes the limit, also when they have ended" if how.throttle is not None else ""
         say(
             f"kafkapy: the cluster goes on moving{limit}. kafkapy topics reassign --list shows the moves, --cancel"
-            " stops them",
+            f" stops them{removes}",
             to_error=True,
         )
         raise typer.Exit(INTERRUPTED) from None
@@ -383,6 +387,19 @@ def _not_led(found: MetadataResponse, started: Assignment) -> int:
         (topic.name or "", each.partition_index): each.leader_id for topic in found.topics for each in topic.partitions
     }
     return sum(leaders.get(place) != brokers[0] for place, brokers in started.items())
+
+
+def _remove_kept_throttle(client: ClusterClient, topics: Sequence[str]) -> list[str]:
+    """Remove the limits that moves which have ended left behind, of these topics or all; return the topics."""
+    replicas = {
+        topic.name or "": {broker for partition in topic.partitions for broker in partition.replica_nodes}
+        for topic in client.metadata().topics
+        if not topics or topic.name in topics
+    }
+    throttled = [topic for topic in sorted(replicas) if moves.is_throttled(client, topic)]
+    if throttled:
+        _remove_throttle(client, throttled, sorted(set[int]().union(*(replicas[topic] for topic in throttled))))
+    return throttled
 
 
 def _remove_throttle(client: ClusterClient, topics: Iterable[str], brokers: Iterable[int]) -> None:

@@ -28,7 +28,7 @@ Several may hold at once. Requests may arrive in any state; they are kept, and l
 **Laws.**
 
 - A request is not decoded before the one before it is answered: replies have the order of the requests. Exception: a
-  produce request is served while up to ``MOST_WAITS`` earlier ones wait for other replicas. Its records are behind
+  produce request is served while earlier ones wait for other replicas, ``MOST_WAITS`` together. Its records are behind
   theirs in the log, and its reply behind theirs on the connection, whichever is acknowledged first.
 - It is also not decoded before the kernel has that reply. Exception: small replies to requests that arrived together,
   up to ``TOGETHER_SIZE`` of them. A peer that never reads therefore holds one large response, or ``TOGETHER_SIZE`` of

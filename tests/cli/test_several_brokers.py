@@ -199,7 +199,7 @@ def test_a_cancelled_move_loses_its_limit(
     plan = _plan(tmp_path, topic, [2, 0])
     cluster.separate([2])
     started = run("topics", "reassign", "--plan", plan, "--yes", "--no-wait", "--throttle", "1000")
-    assert started.out.endswith("started: 1 move; its limit stays until kafkapy configs alter removes it\n")
+    assert started.out.endswith("started: 1 move; its limit stays until kafkapy topics reassign --cancel removes it\n")
     assert LEADER_REPLICAS in _json(run, "topics", "describe", topic)["configs"]
     cluster.brokers[2].pause()
     cancelled = run("topics", "reassign", "--cancel", "--yes")
@@ -210,6 +210,18 @@ def test_a_cancelled_move_loses_its_limit(
     cluster.brokers[2].resume()
     words = ("configs", "alter", "broker", "2", "--delete", LEADER_RATE, "--delete", FOLLOWER_RATE)
     assert run(*words).code == 0
+
+
+def test_a_move_that_has_ended_loses_its_limit(run: Run, topic: str, tmp_path: Path) -> None:
+    plan = _plan(tmp_path, topic, [2, 0])
+    assert run("topics", "reassign", "--plan", plan, "--yes", "--no-wait", "--throttle", "1000000").code == 0
+    assert any(not _json(run, "topics", "reassign", "--list") for _ in range(1_000))
+    assert LEADER_REPLICAS in _json(run, "topics", "describe", topic)["configs"]
+    assert run("topics", "reassign", "--cancel", "--dry-run").out == "no replicas are moving\n"
+    freed = run("topics", "reassign", "--cancel", "--topic", topic)
+    assert freed.out == "no replicas are moving; the limit of --throttle is removed from 1 topic\n"
+    assert _json(run, "topics", "describe", topic)["configs"] == {}
+    assert not {LEADER_RATE, FOLLOWER_RATE} & {row["key"] for row in _json(run, "configs", "describe", "broker", "2")}
 
 
 def test_the_command_waits_for_the_end_and_shows_progress(
