@@ -28,6 +28,8 @@ CLUSTER_SETTINGS = {
     "zookeeper.session.timeout.ms": "18000",
     "auto.leader.rebalance.enable": "false",  # leaders move when a load makes them move
 }
+ZOOKEEPER_SETTINGS = {"tickTime": "100", "minSessionTimeout": "2000", "maxSessionTimeout": "60000"}
+"""Sessions end at a tick: with ticks of 100 ms they all last about as long."""
 TIMEOUT_S = 30.0
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -224,7 +226,7 @@ class Arena:
 
     def _running_zookeeper(self, version: str) -> ZooKeeper:
         if self._zookeeper is None:
-            self._zookeeper = ZooKeeper(version, self.scratch / "zookeeper")
+            self._zookeeper = ZooKeeper(version, self.scratch / "zookeeper", ZOOKEEPER_SETTINGS)
             self._stack.callback(self._zookeeper.close)
             self._zookeeper.start()
         return self._zookeeper

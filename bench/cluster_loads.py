@@ -6,6 +6,8 @@ Each has three Apache Kafka 2.7.2 brokers beside three of kafkapy, on the same Z
 
 import itertools
 import json
+import re
+import socket
 import subprocess
 import sys
 import time
@@ -150,7 +152,8 @@ class LeaderLoss:
     """A partition's leader, which is not the controller, ends by SIGKILL, so many times; then it starts again.
 
     `leaderless_s` is from the signal until another replica has acknowledged a record with acks=all, `after_session_ms`
-    the part of it after the end of the session. Medians of all kills.
+    the part of it after the end of the session. Medians of all kills. The signal follows the leader's next sign of life
+    to ZooKeeper, from which its session lasts: at other times it would be an older sign, by up to some five seconds.
     """
 
     kills: int
@@ -170,6 +173,7 @@ class LeaderLoss:
         controller = cluster.controller()
         leaders = cluster.partitions(controller, [self.topic]).leaders
         partition, victim = next((place[1], leader) for place, leader in leaders.items() if leader != controller)
+        await_sign_of_life(cluster.zookeeper_connect, tree, victim)
         killed_s = time.monotonic()
         cluster.brokers[victim].kill()
         expired_s = expiry_s(tree, victim)
@@ -252,6 +256,29 @@ class ControllerFailover:
             "pause_ms": max(pauses_ms),
             "controller_mib": controller_mib,
         }
+
+
+def await_sign_of_life(zookeeper_connect: str, tree: Any, broker: int) -> None:
+    """Waits until ZooKeeper has received something, such as a ping, in the session of a broker."""
+    session_id = tree.get(f"/brokers/ids/{broker}")[1].ephemeralOwner
+    before = _received(zookeeper_connect, session_id)
+    deadline_s = time.monotonic() + 60
+    while _received(zookeeper_connect, session_id) == before:
+        if time.monotonic() > deadline_s:
+            raise LoadError(f"ZooKeeper received nothing from broker {broker} within 60 s")
+        time.sleep(0.01)
+
+
+def _received(zookeeper_connect: str, session_id: int) -> int:
+    """The requests and pings that ZooKeeper has received in a session, by its command `cons`."""
+    host, port = zookeeper_connect.partition("/")[0].split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall(b"cons")
+        answer = b"".join(iter(lambda: connection.recv(1 << 16), b"")).decode()
+    found = re.search(rf"recved=(\d+),[^)]*sid={session_id:#x},", answer)
+    if found is None:
+        raise LoadError(f"ZooKeeper has no connection of session {session_id:#x}")
+    return int(found[1])
 
 
 def expiry_s(tree: Any, broker: int) -> float:

@@ -59,9 +59,13 @@ def receive(connection: socket.socket) -> bytes:
 
 
 def _exactly(connection: socket.socket, size: int) -> bytes:
+    # A socket with a timeout returns less than MSG_WAITALL asks for where more must still arrive.
     data = connection.recv(size, socket.MSG_WAITALL)
-    if len(data) != size:
-        raise ConnectionError("the broker closed the connection")
+    while len(data) < size:
+        more = connection.recv(size - len(data), socket.MSG_WAITALL)
+        if not more:
+            raise ConnectionError("the broker closed the connection")
+        data += more
     return data
 
 

@@ -51,11 +51,17 @@ def _has_controller(bootstrap: str) -> bool:
 
 
 class ZooKeeper(ChildProcess):
-    """One ZooKeeper server from the jars of a Kafka that still has one; several brokers can share it."""
+    """One ZooKeeper server from the jars of a Kafka that still has one; several brokers can share it.
 
-    def __init__(self, version: str = "2.7.2", directory: Path | None = None) -> None:
+    `config` overrides single settings.
+    """
+
+    def __init__(
+        self, version: str = "2.7.2", directory: Path | None = None, config: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__("zookeeper", directory)
         self.version = version
+        self._config = dict(config or {})
 
     def command(self) -> list[str]:
         properties = {
@@ -66,6 +72,7 @@ class ZooKeeper(ChildProcess):
             "maxClientCnxns": "0",
             "4lw.commands.whitelist": "*",
             "tickTime": "1000",
+            **self._config,
         }
         config = write_properties(self.directory / "zookeeper.properties", properties)
         logging = write_properties(self.directory / "log4j.properties", {})
