@@ -1,5 +1,6 @@
 """All clients read the records of clients from before 0.11, in topics of every message format."""
 
+import itertools
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +11,8 @@ from compat_tests.data_path.frames import NOW_MS
 from compat_tests.old_clients.clients import CODECS, OldClient
 from compat_tests.process import Broker
 from compat_tests.topics import create_topic
+from kafkapy.clients.cluster import parse_bootstrap
+from kafkapy.clients.simple_consumer import SimpleConsumer, SimpleFetch
 
 pytestmark = [
     pytest.mark.together,
@@ -127,3 +130,23 @@ def test_offsets_before_a_time(new_topic: NewTopic, old_agent: Agent) -> None:
     assert offsets(-2) == [0]
     assert offsets(NOW_MS - 3_600_000) == []
     assert offsets(NOW_MS + 3_600_000) == [4, 3, 2, 1, 0]
+
+
+def test_kafkapys_simple_consumer_finds_what_the_original_finds(
+    broker: Broker, new_topic: NewTopic, old_agent: Agent
+) -> None:
+    """``fetch`` and ``offsets_before`` beside those of ``kafka.javaapi.consumer.SimpleConsumer``."""
+    topic = new_topic(segment__bytes="1000", message__format__version="0.9.0")
+    for at in range(4):
+        sent = {"topic": topic, "records": [packed_record(Sent(b"%d" % at * 600, b"key %d" % at))], "codec": "gzip"}
+        old_agent.ask("produce", acks=-1, limit=1 << 20, **sent)
+    original = fetched(old_agent, "consume_simple", topic, 3, offset=1)
+    ((host, port),) = parse_bootstrap(broker.bootstrap)
+    with SimpleConsumer(host, port) as consumer:
+        found = consumer.fetch(SimpleFetch(topic, 0, offset=1), max_wait_ms=1000)
+        assert [(each.offset, each.key, each.value) for each in found.records] == [
+            (each.offset, each.key, each.value) for each in original
+        ]
+        for timestamp, most in itertools.product((-1, -2, 0, NOW_MS - 3_600_000, NOW_MS + 3_600_000), (1, 2, 10)):
+            expected = old_agent.ask("offsets_before", topic=topic, timestamp=timestamp, most=most)
+            assert consumer.offsets_before(topic, 0, timestamp, most) == expected

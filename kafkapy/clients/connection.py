@@ -60,9 +60,9 @@ class Connection:
         """Close the socket."""
         self._socket.close()
 
-    def call(self, request: Request, response_class: type[R]) -> R:
-        """Send ``request`` in the newest version that both sides know; return the response."""
-        response = self._exchange(request, self.version_for(request))
+    def call(self, request: Request, response_class: type[R], at_most: int | None = None) -> R:
+        """Send ``request`` in the newest version that both sides know, or ``at_most`` this one; return the response."""
+        response = self._exchange(request, self.version_for(request, at_most))
         assert isinstance(response, response_class), "a response is of the class of its request"
         return response
 
@@ -71,12 +71,15 @@ class Connection:
         version = self.version_for(request)
         self._write(request, version, has_response=False)
 
-    def version_for(self, request: Request) -> int:
-        """Return the newest version of ``request`` that both sides know; raises ClientError if there is none."""
+    def version_for(self, request: Request, at_most: int | None = None) -> int:
+        """Return the newest version of ``request`` that both sides know, or ``at_most`` this one.
+
+        Raises ClientError if there is none.
+        """
         if not self._core.has_negotiated:
             self._open(self._core.negotiate())
         try:
-            return self._core.version_of(request)
+            return self._core.version_of(request, at_most)
         except UnsupportedVersion:
             name = ApiKey(request.API_KEY).name
             raise ClientError(

@@ -122,12 +122,16 @@ class ClientCore:
             raise ProtocolError(f"ApiVersions is refused with error {response.error_code}")
         self._served = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
 
-    def version_of(self, request: Request) -> int:
-        """Return the newest version of ``request`` that both sides know; raises UnsupportedVersion if there is none."""
+    def version_of(self, request: Request, at_most: int | None = None) -> int:
+        """Return the newest version of ``request`` that both sides know; raises UnsupportedVersion if there is none.
+
+        ``at_most`` limits it further, for a field that newer versions don't have.
+        """
         assert self._served is not None, "the versions are negotiated first"
         key = ApiKey(request.API_KEY)
         low, high = self._served.get(key, (0, -1))
         version = min(high, request.MAX_VERSION, self._highest.get(key, request.MAX_VERSION))
+        version = version if at_most is None else min(version, at_most)
         if version < low:
             raise UnsupportedVersion(f"{key.name} is not served in a version that kafkapy speaks")
         return version
