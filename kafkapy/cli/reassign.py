@@ -169,11 +169,29 @@ def _balanced(current: Assignment, to: dict[int, str | None], wanted: Wanted) ->
         if topic not in known:
             fail(f"topic {topic} does not exist")
     chosen = {place: brokers for place, brokers in current.items() if not wanted.topics or place[0] in wanted.topics}
+    _check_enough(chosen, len(to), wanted)
     some = {rack is None for rack in to.values()}
     if len(some) > 1:
         without = ", ".join(str(broker) for broker, rack in to.items() if rack is None)
         say(f"kafkapy: racks are not considered: broker.rack is not set for {without}", to_error=True)
     return balanced(chosen, to, replication_factor=wanted.replication_factor)
+
+
+def _check_enough(chosen: Assignment, brokers: int, wanted: Wanted) -> None:
+    """End the command if a partition is to have more replicas than there are brokers for them."""
+    for_all = wanted.to == ALL
+    means = f"{'--to all means' if for_all else '--to names'} only {counted(brokers, 'broker')}"
+    if wanted.replication_factor is not None:
+        if wanted.replication_factor > brokers:
+            fail(f"--replication-factor {wanted.replication_factor} needs as many brokers, and {means}")
+        return
+    most = max(map(len, chosen.values()), default=0)
+    if most > brokers:
+        topic, partition = next(place for place, replicas in sorted(chosen.items()) if len(replicas) == most)
+        fail(
+            f"partition {topic}-{partition} has {most} replicas, and {means}: {'start' if for_all else 'name'} at least"
+            f" {most} brokers, or reduce the replicas with --replication-factor {brokers} (-r {brokers})"
+        )
 
 
 def read_plan(path: Path) -> Assignment:

@@ -148,6 +148,21 @@ def test_a_balanced_plan_is_shown_and_executed(cluster: Cluster, run: Run, topic
     assert again == {"version": 1, "partitions": []}
 
 
+def test_fewer_brokers_than_replicas_need_a_replication_factor(cluster: Cluster, run: Run, topic: str) -> None:
+    refused = run("topics", "reassign", "--to", "3", "--topic", topic, "--dry-run")
+    assert refused.code == 1
+    assert refused.err == (
+        f"kafkapy: partition {topic}-0 has 2 replicas, and --to names only 1 broker: name at least 2 brokers, or reduce"
+        " the replicas with --replication-factor 1 (-r 1)\n"
+    )
+    plan = _json(run, "topics", "reassign", "--to", "3", "--topic", topic, "--dry-run", "-r", "1")
+    assert [each["replicas"] for each in plan["partitions"]] == [[3], [3]]
+    for broker in cluster.brokers[1:]:
+        broker.kill()
+    refused = run("topics", "reassign", "--to", "all", "--topic", topic, "--dry-run")
+    assert ", and --to all means only 1 broker: start at least 2 brokers, or reduce the replicas" in refused.err
+
+
 def test_it_asks_first(cluster: Cluster, run: Run, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("typer.confirm", _no)
     for words in (["topics", "reassign", "--to", "2,3", "--topic", topic], ["topics", "elect", topic, "--unclean"]):
@@ -364,7 +379,14 @@ def test_racks_of_some_brokers_are_not_considered(run: Run, topic: str, monkeypa
             "broker 7 is offline, or does not exist: replicas can move to brokers that are online, 0, 1, 2, 3",
         ),
         (["--to", "1", "--topic", "none"], "topic none does not exist"),
-        (["--to", "1", "--topic", "kept", "-r", "2"], "partition kept-0 is to have 2 replicas: name at least as many"),
+        (
+            ["--to", "1", "--topic", "kept", "-r", "2"],
+            "--replication-factor 2 needs as many brokers, and --to names only 1 broker",
+        ),
+        (
+            ["--to", "all", "-r", "5"],
+            "--replication-factor 5 needs as many brokers, and --to all means only 4 brokers",
+        ),
         (["--cancel", "--topic", "none"], "topic none does not exist (UNKNOWN_TOPIC_OR_PARTITION)"),
     ],
 )
