@@ -21,6 +21,7 @@ WIDE_FUNCTIONS: dict[str, str] = {
     "kafkapy/cli/produce.py:run": "typer reads a command's options from its parameters, one for each",
     "kafkapy/cli/metadata.py:export_": "typer reads a command's options from its parameters, one for each",
     "kafkapy/cli/metadata.py:import_": "typer reads a command's options from its parameters, one for each",
+    "kafkapy/cli/mirror.py:run": "typer reads a command's options from its parameters, one for each",
     "kafkapy/cli/consume.py:run": "typer reads a command's options from its parameters, one for each",
 }
 

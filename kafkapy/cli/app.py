@@ -26,6 +26,7 @@ _COMMANDS: Final = {
     "brokers": "Show the brokers of a cluster.",
     "produce": "Write records from lines of text to a topic.",
     "consume": "Read the records of a topic and print them.",
+    "mirror": "Copy topics from one cluster to another.",
 }
 _WIDTH: Final = {"help_option_names": ["--help", "-h"]}
 

@@ -66,6 +66,16 @@ class Connection:
         assert isinstance(response, response_class), "a response is of the class of its request"
         return response
 
+    def post(self, request: Request, *, version: int | None = None) -> None:
+        """Send ``request`` (in the newest version, or in this one) without waiting: ``take`` returns the response."""
+        self._write(request, self.version_for(request) if version is None else version)
+
+    def take(self, response_class: type[R]) -> R:
+        """Wait for the response to the oldest request of ``post`` that is not answered."""
+        response = self._next()
+        assert isinstance(response, response_class), "responses come in the order of the requests"
+        return response
+
     def send(self, request: Request) -> None:
         """Send ``request``, which has no response (Produce with acks=0)."""
         version = self.version_for(request)
@@ -98,6 +108,9 @@ class Connection:
 
     def _exchange(self, request: Request, version: int) -> Message:
         self._write(request, version)
+        return self._next()
+
+    def _next(self) -> Message:
         try:
             while (response := self._core.next_response()) is None:
                 self._core.receive_data(self._receive())

@@ -1,0 +1,160 @@
+"""``kafkapy mirror``: copies topics from one cluster to another; ``docs/mirror.md`` describes it."""
+
+import re
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import FrameType
+from typing import Annotated, Final
+
+import typer
+
+from kafkapy.cli.options import Json
+from kafkapy.cli.output import counted, done, examples, fail, failures_in_one_line, progress, say, shows_progress
+from kafkapy.clients.cluster import ClusterClient
+from kafkapy.clients.mirror.common import DEFAULT_GROUP, MirrorError, MirrorOptions
+from kafkapy.clients.mirror.engine import Mirror, MirrorProgress
+from kafkapy.clock import SystemClock
+from kafkapy.records import forward
+from kafkapy.records.errors import RecordsError
+
+EXAMPLES: Final = examples(
+    "kafkapy mirror --from east:9092 --to west:9092",
+    "kafkapy mirror --from east:9092 --to west:9092 --topics 'orders,payments\\..*' --exactly-once",
+    "kafkapy mirror --from 127.0.0.1:9092 --to 127.0.0.1:9093 --once",
+)
+TIMEOUT_S: Final = 40.0
+"""The longest wait for a response: longer than a broker may take for acks=all."""
+
+
+class RecordBatches:
+    """The functions of ``kafkapy/records/forward.py``; damaged batches end the mirror with one line."""
+
+    def forwarded(self, records: memoryview, aborted: Iterable[tuple[int, int]]) -> Iterator[forward.Forwarded]:
+        """See ``forward.forwarded``. Raises MirrorError."""
+        try:
+            yield from forward.forwarded(records, aborted)
+        except RecordsError as error:
+            raise MirrorError(f"the source has sent damaged records: {error}") from error
+
+    def stamp(self, batch: bytearray, producer_id: int, epoch: int, sequence: int, *, is_transactional: bool) -> None:
+        """See ``forward.stamp``."""
+        forward.stamp(batch, producer_id, epoch, sequence, is_transactional=is_transactional)
+
+
+def run(  # noqa: PLR0913, PLR0917  # typer reads a command's options from its parameters
+    source: Annotated[str, typer.Option("--from", metavar="HOST:PORT", help="A broker of the cluster to copy from.")],
+    target: Annotated[str, typer.Option("--to", metavar="HOST:PORT", help="A broker of the cluster to copy to.")],
+    topics: Annotated[
+        str, typer.Option("--topics", "-t", metavar="REGEX,…", help="Only topics whose whole name matches.")
+    ] = ".*",
+    group: Annotated[
+        str, typer.Option("--group", "-g", help="The group on the target that keeps the positions.")
+    ] = DEFAULT_GROUP,
+    exactly_once: Annotated[
+        bool, typer.Option("--exactly-once", help="Copy in transactions, with their positions.")
+    ] = False,
+    transactional_id: Annotated[
+        str | None, typer.Option("--transactional-id", help="For --exactly-once; the group's name if not given.")
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Stop when all that is there at the start is copied.")] = False,
+    replication_factor: Annotated[
+        int, typer.Option("--replication-factor", help="Replicas of topics that are created; -1: as the target likes.")
+    ] = -1,
+    interval: Annotated[
+        float, typer.Option("--interval", min=0.1, help="Seconds between lines of progress without a terminal.")
+    ] = 10.0,
+    as_json: Json = False,
+) -> None:
+    """Copy topics with their partitions from one cluster to another, until SIGTERM or Ctrl-C.
+
+    Topics whose names begin with __ are not copied. Each record is copied at least once; with --exactly-once, consumers
+    of committed records see it exactly once. A mirror that is started again goes on where it was.
+    """
+    if transactional_id is not None and not exactly_once:
+        fail("--transactional-id is for --exactly-once only")
+    options = MirrorOptions(
+        _patterns(topics),
+        group,
+        (transactional_id or group) if exactly_once else None,
+        once,
+        replication_factor,
+    )
+    now_s = SystemClock().monotonic_s
+    with failures_in_one_line(), ExitStack() as stack:
+        clients = tuple(stack.enter_context(ClusterClient(each, TIMEOUT_S)) for each in (source, target))
+        stop = stack.enter_context(_stopped_by_signals())
+        mirror = Mirror(
+            (clients[0], clients[1]),
+            options,
+            RecordBatches(),
+            now_s=now_s,
+            report=lambda line: say(f"kafkapy: {line}", to_error=True),
+        )
+        mirror.open()
+        show = _bar(stack, mirror.progress) if shows_progress() else _lines(now_s, interval)
+        mirror.run(stop, show)
+        stack.pop_all().close()
+    found = mirror.progress
+    message = f"copied {counted(found.records, 'record')} of {counted(found.partitions, 'partition')}"
+    rest = "" if not found.lag else f"; {counted(found.lag, 'offset')} left"
+    done(message + rest, as_json=as_json, **found._asdict())
+
+
+def _patterns(text: str) -> list[re.Pattern[str]]:
+    try:
+        return [re.compile(part) for part in text.split(",") if part]
+    except re.error as error:
+        fail(f"--topics {text}: {error}")
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[threading.Event]:
+    """An event that SIGTERM and Ctrl-C set; a round is finished first, a second Ctrl-C ends at once."""
+    stop = threading.Event()
+
+    def heard(number: int, _frame: FrameType | None) -> None:
+        if stop.is_set() and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        stop.set()
+
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.signal(number, heard) for number in numbers]
+    try:
+        yield stop
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
+def _lines(now_s: Callable[[], float], interval_s: float) -> Callable[[MirrorProgress], None]:
+    """One line per interval on standard error."""
+    last_s, last_size = now_s(), 0
+
+    def show(found: MirrorProgress) -> None:
+        nonlocal last_s, last_size
+        now = now_s()
+        if now - last_s >= interval_s:
+            rate = (found.size - last_size) / (now - last_s) / 1e6
+            say(_line(found, rate), to_error=True)
+            last_s, last_size = now, found.size
+
+    return show
+
+
+def _line(found: MirrorProgress, rate: float) -> str:
+    partitions = counted(found.partitions, "partition")
+    return f"{counted(found.records, 'record')} of {partitions} copied, {rate:.1f} MB/s, lag {found.lag:,}"
+
+
+def _bar(stack: ExitStack, first: MirrorProgress) -> Callable[[MirrorProgress], None]:
+    """A bar of offsets on the terminal: those that are copied, of these and the lag."""
+    bar = stack.enter_context(progress())
+    task = bar.add_task("mirroring", total=first.lag)
+
+    def show(found: MirrorProgress) -> None:
+        text = f"mirroring {counted(found.partitions, 'partition')}, lag {found.lag:,}"
+        bar.update(task, description=text, completed=found.records, total=found.records + found.lag)
+
+    return show

@@ -1,0 +1,114 @@
+"""What the parts of a mirror share: its options, its errors, and the batches that it passes on."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from kafkapy.clients.errors import ClientError, NoBrokerError, RequestFailedError
+from kafkapy.protocol.errors import ErrorCode
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+DEFAULT_GROUP: Final = "kafkapy-mirror"
+_FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
+_WITH_NEW_PRODUCER: Final = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.INVALID_TXN_STATE,
+    }
+)
+
+
+class MirrorError(ClientError):
+    """The mirror can't go on; the message says what to do."""
+
+
+class MirrorFencedError(MirrorError):
+    """Another producer with the same transactional id has taken over."""
+
+
+class Passed(Protocol):
+    """One batch of the source: see ``Forwarded`` of ``kafkapy/records/forward.py``."""
+
+    @property
+    def data(self) -> bytearray | None:
+        """The bytes to produce, None for none."""
+
+    @property
+    def magic(self) -> int:
+        """The batch's format: 0, 1 or 2."""
+
+    @property
+    def next_offset(self) -> int:
+        """The source's offset behind the batch."""
+
+    @property
+    def record_count(self) -> int:
+        """The number of records."""
+
+
+class BatchFormat(Protocol):
+    """The functions on bytes of batches that the engine needs; ``kafkapy/cli/mirror.py`` has them from ``records``."""
+
+    def forwarded(self, records: memoryview, aborted: Iterable[tuple[int, int]]) -> Iterator[Passed]:
+        """What is to be produced, batch by batch; ``aborted`` are pairs of first offset and producer id."""
+
+    def stamp(
+        self, batch: bytearray, producer_id: int, epoch: int, sequence: int, *, is_transactional: bool
+    ) -> None:  # fmt: skip
+        """Write the producer into a batch of magic 2."""
+
+
+class MirrorOptions(NamedTuple):
+    """What is copied, and how. Without ``transactional_id`` records are copied at least once."""
+
+    topics: Sequence[re.Pattern[str]] = (re.compile(".*"),)
+    group: str = DEFAULT_GROUP
+    transactional_id: str | None = None
+    once: bool = False
+    replication_factor: int = -1
+    """Replicas of topics that the mirror creates; -1: the target's default."""
+    fetch_bytes: int = 16 << 20
+    """Bytes that are fetched at a time, from all leaders together."""
+    commit_every_s: float = 1.0
+    """How long acknowledged records wait for the commit of their positions, or of their transaction."""
+    refresh_every_s: float = 5.0
+    """How often topics and partitions are looked up."""
+
+
+def passes(error: ClientError) -> bool:
+    """Whether the error may be gone with new connections and, on the target, a new producer."""
+    if isinstance(error, RequestFailedError) and error.code in set(ErrorCode):
+        code = ErrorCode(error.code)
+        return code.retriable or code in _WITH_NEW_PRODUCER
+    return isinstance(error, NoBrokerError)
+
+
+def check_producer(code: int, what: str) -> None:
+    """Raise ``MirrorFencedError`` or ``RequestFailedError`` unless ``code`` is 0."""
+    if code in _FENCED:
+        raise MirrorFencedError(
+            f"{what}: another mirror with the same transactional id has taken over, or a transaction took longer than"
+            " its time-out. This one ends; its open transaction is aborted"
+        )
+    if code != ErrorCode.NONE:
+        raise RequestFailedError(code, what=what)
+
+
+def by_topic(places: Iterable[Place]) -> dict[str, list[int]]:
+    """The partitions of each topic."""
+    found: dict[str, list[int]] = {}
+    for topic, partition in places:
+        found.setdefault(topic, []).append(partition)
+    return found
+
+
+def by_leader(places: Iterable[Place], leaders: dict[Place, int]) -> dict[int, list[Place]]:
+    """The places of each leader."""
+    found: dict[int, list[Place]] = {}
+    for place in places:
+        found.setdefault(leaders[place], []).append(place)
+    return found

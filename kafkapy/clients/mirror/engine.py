@@ -1,0 +1,222 @@
+"""The loop of a mirror: fetch from the source, produce to the target, commit the positions there.
+
+Any error that may pass (a broker restarts, a leader moves) ends all connections; then everything begins anew, with a
+new producer epoch, from the positions that are acknowledged or, with transactions, committed.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+from kafkapy.clients.cluster import ClusterClient
+from kafkapy.clients.errors import ClientError
+from kafkapy.clients.mirror.common import BatchFormat, MirrorError, MirrorOptions, Passed, Place, passes
+from kafkapy.clients.mirror.positions import Position
+from kafkapy.clients.mirror.reading import SourceReader
+from kafkapy.clients.mirror.topics import Selection, TopicSelector
+from kafkapy.clients.mirror.writing import TargetWriter, TransactionalWriter
+from kafkapy.protocol.constants import EARLIEST, LATEST
+
+RETRY_PAUSE_S: Final = 0.5
+ONCE_PATIENCE_S: Final = 60.0
+"""With ``once``: how long a mirror goes on without a round that succeeds."""
+KEEP_POSITIONS_S: Final = 3600.0
+"""All positions are committed again so often: brokers forget those that are a week old."""
+
+
+class MirrorProgress(NamedTuple):
+    """What a mirror has done since it began; ``lag`` is how many offsets are left, ``size`` is in bytes."""
+
+    records: int
+    batches: int
+    size: int
+    lag: int
+    partitions: int
+
+
+class Mirror:
+    """Copies topics until it is stopped. ``now_s`` is a monotonic clock, ``report`` takes lines for the user."""
+
+    def __init__(
+        self,
+        clients: tuple[ClusterClient, ClusterClient],
+        options: MirrorOptions,
+        batches: BatchFormat,
+        *,
+        now_s: Callable[[], float],
+        report: Callable[[str], None],
+    ) -> None:
+        self._clients = self._source, self._target = clients
+        self._options = options
+        self._batches = batches
+        self._now_s = now_s
+        self._report = report
+        self._reader = SourceReader(self._source, options.fetch_bytes)
+        self._selector = TopicSelector(self._source, self._target, options, report)
+        self._writer = (
+            TargetWriter(self._target, options.group, batches)
+            if options.transactional_id is None
+            else TransactionalWriter(self._target, options.group, batches, options.transactional_id)
+        )
+        self._selection = Selection({}, {}, {}, [])
+        self._positions: dict[Place, int] = {}
+        self._uncommitted: set[Place] = set()
+        self._ends: dict[Place, int] = {}
+        self._goal: dict[Place, int] | None = None
+        self._committed_s = self._refreshed_s = self._kept_s = now_s()
+        self._records = self._batch_count = self._size = 0
+
+    @property
+    def progress(self) -> MirrorProgress:
+        """What is copied so far."""
+        ends = self._ends if self._goal is None else self._goal
+        lag = sum(max(end - self._positions.get(place, 0), 0) for place, end in ends.items())
+        return MirrorProgress(self._records, self._batch_count, self._size, lag, len(self._positions))
+
+    @property
+    def is_done(self) -> bool:
+        """With ``once``: whether all that the source had at the start is copied."""
+        goal = self._goal
+        return goal is not None and all(self._positions.get(place, 0) >= end for place, end in goal.items())
+
+    def open(self) -> None:
+        """Compare the clusters, prepare the topics, and find the positions. Raises ClientError."""
+        self._selector.check_clusters()
+        self._writer.open()
+        self._refresh()
+        if self._options.once:
+            if self._selection.without_leader:
+                topic, partition = self._selection.without_leader[0]
+                raise MirrorError(f"partition {topic}-{partition} has no leader, so it can't be copied now")
+            self._goal = self._offsets(self._positions, LATEST)
+
+    def run(self, stop: threading.Event, after_round: Callable[[MirrorProgress], None]) -> None:
+        """Copy until ``stop`` is set, or with ``once`` until all is copied; commits at the end.
+
+        Raises ClientError for what does not pass: MirrorFencedError if another mirror has taken over.
+        """
+        failed_since: float | None = None
+        while not stop.is_set() and not (self.is_done and failed_since is None):
+            try:
+                if failed_since is not None:
+                    self._begin_anew()
+                self.step()
+                failed_since = None
+            except ClientError as error:
+                now = self._now_s()
+                if not passes(error) or (self._options.once and now - (failed_since or now) > ONCE_PATIENCE_S):
+                    raise
+                if failed_since is None:
+                    failed_since = now
+                    self._report(f"{error}; the mirror begins anew")
+                stop.wait(RETRY_PAUSE_S)
+            after_round(self.progress)
+        if failed_since is None:
+            self._commit()
+
+    def step(self) -> None:
+        """Copy what one round of fetch requests brings; commit when it is time, and when there is no more."""
+        if not self._options.once and self._now_s() - self._refreshed_s >= self._options.refresh_every_s:
+            self._refresh()
+        result = self._reader.fetch(self._wanted(), self._selection.source_leaders)
+        queues: dict[Place, deque[Passed]] = {}
+        for place, fetched in result.batches.items():
+            self._ends[place] = fetched.end
+            if fetched.records:
+                queues[place] = deque(self._batches.forwarded(fetched.records, fetched.aborted))
+        is_idle = not queues
+        while queues:
+            self._writer.write(queues, self._selection.target_leaders, self._acknowledge)
+            queues = {place: queue for place, queue in queues.items() if queue}
+            if self._now_s() - self._committed_s >= self._options.commit_every_s:
+                self._commit()
+        for place in result.out_of_range:
+            self._move_into_range(place)
+        if is_idle or self.is_done:
+            self._commit()
+
+    def _wanted(self) -> dict[Place, int]:
+        """Positions of the partitions to fetch: with ``once`` those that are not done."""
+        goal = self._goal
+        return {
+            place: at for place, at in self._positions.items() if goal is None or at < goal.get(place, 0)
+        }  # fmt: skip
+
+    def _acknowledge(self, place: Place, passed: Passed) -> None:
+        self._positions[place] = passed.next_offset
+        self._uncommitted.add(place)
+        if passed.data is not None:
+            self._records += passed.record_count
+            self._batch_count += 1
+            self._size += len(passed.data)
+
+    def _commit(self) -> None:
+        self._committed_s = now = self._now_s()
+        if now - self._kept_s >= KEEP_POSITIONS_S:
+            self._uncommitted.update(self._positions)
+            self._kept_s = now
+        if self._uncommitted:
+            self._writer.commit(
+                {place: Position(self._positions[place], self._path(place)) for place in self._uncommitted}
+            )
+            self._uncommitted.clear()
+
+    def _path(self, place: Place) -> str:
+        return self._selection.paths.get(place[0], "")
+
+    def _begin_anew(self) -> None:
+        for client in self._clients:
+            client.close()
+        self._writer.open()
+        if self._writer.is_transactional:
+            self._positions.clear()
+            self._uncommitted.clear()
+        self._refresh()
+
+    def _refresh(self) -> None:
+        """Look up topics and partitions; new ones begin at their committed positions or with their first records.
+
+        The first position is committed at once: it marks the topic as a copy. Then the marks of both sides are looked
+        at again, as a mirror that goes the other way may have begun at the same time.
+        """
+        self._refreshed_s = self._now_s()
+        if self._uncommitted:
+            self._commit()
+        self._select()
+        if self._uncommitted:
+            self._commit()
+            self._select()
+
+    def _select(self) -> None:
+        committed = self._writer.positions()
+        self._selection = self._selector.select(committed)
+        places = self._selection.source_leaders
+        new = [place for place in places if place not in self._positions]
+        first = self._offsets((place for place in new if place not in committed), EARLIEST)
+        self._positions = {place: at for place, at in self._positions.items() if place in places}
+        self._positions.update({place: committed[place].offset for place in new if place in committed})
+        self._positions.update(first)
+        self._uncommitted = {*(place for place in self._uncommitted if place in places), *first}
+        self._ends = {place: end for place, end in self._ends.items() if place in places}
+        if self._goal is not None:
+            paths = self._selection.paths
+            self._goal = {place: end for place, end in self._goal.items() if place[0] in paths}
+
+    def _offsets(self, places: Iterable[Place], at: int) -> dict[Place, int]:
+        return self._reader.offsets(places, self._selection.source_leaders, at)
+
+    def _move_into_range(self, place: Place) -> None:
+        at = self._positions[place]
+        first = self._offsets([place], EARLIEST)[place]
+        if at < first:
+            self._report(
+                f"partition {place[0]}-{place[1]}: the source has removed {first - at} offsets before the copy"
+            )
+        else:
+            self._report(
+                f"partition {place[0]}-{place[1]}: the source ends before offset {at}, so its topic is another one now;"
+                " it is copied from its beginning"
+            )
+        self._positions[place] = first
+        self._uncommitted.add(place)

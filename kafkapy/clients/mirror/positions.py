@@ -1,0 +1,67 @@
+"""The positions of a mirror: offsets of the source, committed for a group on the target, with where they come from.
+
+The metadata of each committed offset is the path of the topic: the id of the cluster that it is copied from, and before
+it those that this cluster has it from, with commas. So a mirror knows what is a copy of what it would write to.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from kafkapy.clients.cluster import ClusterClient
+from kafkapy.clients.errors import check
+from kafkapy.clients.mirror.common import Place
+from kafkapy.protocol.errors import ErrorCode
+from kafkapy.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from kafkapy.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+
+_UNSTABLE = frozenset({ErrorCode.UNSTABLE_OFFSET_COMMIT})
+_FIRST_WITH_STABLE = 7
+"""The first version of OffsetFetch that tells whether a transaction may still change an offset."""
+
+
+class Position(NamedTuple):
+    """The source's offset up to which a partition is copied, and the path of its topic."""
+
+    offset: int
+    path: str
+
+
+def positions(client: ClusterClient, group: str) -> dict[Place, Position]:
+    """All positions of a group; waits (10 s) for the end of a transaction that changes one. RequestFailedError."""
+
+    def attempt() -> dict[Place, Position]:
+        coordinator = client.coordinator(group)
+        request = OffsetFetchRequest(group, None)
+        request.require_stable = coordinator.version_for(request) >= _FIRST_WITH_STABLE
+        answer = coordinator.call(request, OffsetFetchResponse)
+        check(answer.error_code, what=f"group {group}")
+        found = {}
+        for topic in answer.topics:
+            for each in topic.partitions:
+                check(each.error_code, what=f"group {group}, {topic.name}-{each.partition_index}")
+                if each.committed_offset >= 0:
+                    found[topic.name, each.partition_index] = Position(each.committed_offset, each.metadata or "")
+        return found
+
+    return client.retrying(attempt, also=_UNSTABLE)
+
+
+def commit(client: ClusterClient, group: str, changed: Mapping[Place, Position]) -> None:
+    """Store positions outside of a transaction. Raises RequestFailedError, also if the group has members."""
+    topics: dict[str, list[OffsetCommitRequestPartition]] = {}
+    for (topic, index), position in changed.items():
+        part = OffsetCommitRequestPartition(index, position.offset, committed_metadata=position.path)
+        topics.setdefault(topic, []).append(part)
+    request = OffsetCommitRequest(group, topics=[OffsetCommitRequestTopic(*pair) for pair in topics.items()])
+
+    def attempt() -> None:
+        for topic in client.coordinator(group).call(request, OffsetCommitResponse).topics:
+            for each in topic.partitions:
+                check(each.error_code, what=f"group {group}, {topic.name}-{each.partition_index}")
+
+    client.retrying(attempt)

@@ -1,0 +1,117 @@
+"""The source's side of a mirror: one Fetch request for all partitions of a leader, committed records only."""
+
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from kafkapy.clients.cluster import ClusterClient
+from kafkapy.clients.errors import ClientError, check
+from kafkapy.clients.mirror.common import Place, by_leader, by_topic
+from kafkapy.protocol.errors import ErrorCode
+from kafkapy.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from kafkapy.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+WAIT_MS: Final = 200
+"""The longest wait for the first new record."""
+PARTITION_BYTES: Final = 1 << 20
+"""The least that a request asks for of a partition, so that a few busy ones of many fill the response."""
+READ_COMMITTED: Final = 1
+
+
+class FetchedBatches(NamedTuple):
+    """A partition's answer; ``aborted`` has first offset and producer id of each aborted transaction in it."""
+
+    records: memoryview
+    aborted: list[tuple[int, int]]
+    end: int
+    """The last stable offset: a consumer of committed records reads up to it."""
+
+
+class FetchResult(NamedTuple):
+    """What a round of requests has brought; ``out_of_range`` are places whose position the source has no record of."""
+
+    batches: dict[Place, FetchedBatches]
+    out_of_range: list[Place]
+
+
+class SourceReader:
+    """Fetches from all leaders of the source at once."""
+
+    def __init__(self, client: ClusterClient, fetch_bytes: int) -> None:
+        self._client = client
+        self._fetch_bytes = fetch_bytes
+        self._first = 0
+        self._was_idle = False
+
+    def fetch(self, positions: Mapping[Place, int], leaders: dict[Place, int]) -> FetchResult:
+        """Fetch from these positions; waits ``WAIT_MS`` for new records if the fetch before brought none.
+
+        Requests begin with another partition each time, as a response that is full has only the first ones' records.
+        """
+        wait_ms = WAIT_MS if self._was_idle else 0
+        order = sorted(positions)
+        self._first = (self._first + 1) % max(len(order), 1)
+        asked = by_leader(order[self._first :] + order[: self._first], leaders)
+        limit = self._fetch_bytes // max(len(asked), 1)
+        if not asked:
+            threading.Event().wait(WAIT_MS / 1000)
+        for leader, places in asked.items():
+            share = max(limit // len(places), min(PARTITION_BYTES, limit))
+            request = FetchRequest(max_wait_ms=wait_ms, min_bytes=1, max_bytes=limit, isolation_level=READ_COMMITTED)
+            request.topics = [
+                FetchTopic(
+                    topic=topic,
+                    partitions=[
+                        FetchPartition(index, fetch_offset=positions[topic, index], partition_max_bytes=share)
+                        for index in partitions
+                    ],
+                )
+                for topic, partitions in by_topic(places).items()
+            ]
+            self._client.node(leader).post(request)
+        result = FetchResult({}, [])
+        for leader in asked:
+            _collect(self._client.node(leader).take(FetchResponse), result)
+        self._was_idle = not any(each.records for each in result.batches.values())
+        return result
+
+    def offsets(self, places: Iterable[Place], leaders: dict[Place, int], at: int) -> dict[Place, int]:
+        """The offset of each place at a time (LATEST is the last stable offset)."""
+        found: dict[Place, int] = {}
+        for leader, asked in by_leader(places, leaders).items():
+            wanted = [
+                ListOffsetsTopic(topic, [ListOffsetsPartition(index, timestamp=at) for index in partitions])
+                for topic, partitions in by_topic(asked).items()
+            ]
+            request = ListOffsetsRequest(-1, READ_COMMITTED, wanted)
+            for topic in self._client.node(leader).call(request, ListOffsetsResponse).topics:
+                for answer in topic.partitions:
+                    check(answer.error_code, what=f"partition {topic.name}-{answer.partition_index} of the source")
+                    found[topic.name, answer.partition_index] = answer.offset
+        return found
+
+
+def _collect(response: FetchResponse, result: FetchResult) -> None:
+    check(response.error_code, what="a fetch from the source")
+    for topic in response.responses:
+        for answer in topic.partitions:
+            place = topic.topic, answer.partition_index
+            if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                result.out_of_range.append(place)
+                continue
+            check(answer.error_code, what=f"partition {place[0]}-{place[1]} of the source")
+            result.batches[place] = _batches(answer)
+
+
+def _batches(answer: PartitionData) -> FetchedBatches:
+    records = answer.records
+    if not isinstance(records, memoryview | bytes | None):
+        raise ClientError("a response holds records that were not read from the wire")
+    aborted = [(each.first_offset, each.producer_id) for each in answer.aborted_transactions or ()]
+    end = answer.last_stable_offset if answer.last_stable_offset >= 0 else answer.high_watermark
+    return FetchedBatches(memoryview(records or b""), aborted, end)

@@ -1,0 +1,191 @@
+"""Which topics a mirror copies, and that the target has them with the same partitions and configuration."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from kafkapy.clients import configs
+from kafkapy.clients import topics as client_topics
+from kafkapy.clients.cluster import ClusterClient
+from kafkapy.clients.errors import RequestFailedError
+from kafkapy.clients.mirror.common import MirrorError, MirrorOptions, Place, passes
+from kafkapy.clients.mirror.positions import Position, positions
+from kafkapy.protocol.errors import ErrorCode
+from kafkapy.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
+
+INTERNAL_PREFIX: Final = "__"
+_OF_THE_TOPIC: Final = 1
+"""The source of a configuration value that was set for the topic itself."""
+_NOT_COPIED: Final = frozenset({"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"})
+"""Keys whose values name brokers of the source."""
+_OWN_KEYS: Final = "kafkapy."
+_NOT_THERE_YET: Final = frozenset({ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+
+
+class Selection(NamedTuple):
+    """The partitions to copy that have leaders on both sides, and the paths of their topics.
+
+    ``without_leader`` are the partitions that have to wait for one.
+    """
+
+    source_leaders: dict[Place, int]
+    target_leaders: dict[Place, int]
+    paths: dict[str, str]
+    without_leader: list[Place]
+
+
+class TopicSelector:
+    """Looks up topics on both sides; creates and grows those of the target."""
+
+    def __init__(
+        self, source: ClusterClient, target: ClusterClient, options: MirrorOptions, report: Callable[[str], None]
+    ) -> None:  # fmt: skip
+        self._source = source
+        self._target = target
+        self._options = options
+        self._report = report
+        self._skipped: set[str] = set()
+        self._ids = ("", "")
+
+    def check_clusters(self) -> None:
+        """Raise MirrorError if both addresses are of one cluster."""
+        first, second = (client.metadata([]).cluster_id for client in (self._source, self._target))
+        if first is not None and first == second:
+            raise MirrorError(f"--from and --to are the same cluster, with the id {first}: name two different ones")
+        self._ids = first or "unknown-source", second or "unknown-target"
+
+    def select(self, committed: Mapping[Place, Position]) -> Selection:
+        """The partitions to copy now; ``committed`` are the positions on the target.
+
+        Raises MirrorError where topics don't fit together, RequestFailedError where the target refuses a topic.
+        """
+        metadata = self._source.metadata()
+        marks = _paths(positions(self._source, self._options.group))
+        stored = _paths(committed)
+        chosen = {}
+        for topic in sorted(self._matching(metadata), key=lambda each: each.name or ""):
+            name = topic.name or ""
+            if not self._goes_back(name, marks, stored):
+                chosen[name] = topic
+                self._check_origin(name, stored.get(name))
+        found = self._prepare(chosen)
+        paths = {name: ",".join(filter(None, (self._ids[0], marks.get(name)))) for name in chosen}
+        source_leaders, target_leaders = _leaders(chosen.values()), _leaders(found)
+        all_places = {(name, each.partition_index) for name in chosen for each in chosen[name].partitions}
+        both = source_leaders.keys() & target_leaders.keys()
+        return Selection(
+            {place: source_leaders[place] for place in both},
+            {place: target_leaders[place] for place in both},
+            paths,
+            sorted(all_places - both),
+        )
+
+    def _matching(self, metadata: MetadataResponse) -> Iterable[MetadataResponseTopic]:
+        for topic in metadata.topics:
+            name = topic.name or ""
+            is_internal = topic.is_internal or name.startswith(INTERNAL_PREFIX)
+            if not is_internal and any(pattern.fullmatch(name) for pattern in self._options.topics):
+                yield topic
+
+    def _goes_back(self, name: str, marks: Mapping[str, str], stored: Mapping[str, str]) -> bool:
+        """Whether the source has the topic from the target; if each has it from the other, the smaller id may copy."""
+        source_id, target_id = self._ids
+        if target_id not in marks.get(name, "").split(","):
+            return False
+        is_mutual = source_id in stored.get(name, "").split(",")
+        if is_mutual and source_id < target_id:
+            return False
+        if name not in self._skipped:
+            self._skipped.add(name)
+            self._report(
+                f"topic {name} is not copied: group {self._options.group} of the source says that it comes from the"
+                " target. To turn a mirror round, delete that group there"
+            )
+        return True
+
+    def _check_origin(self, name: str, path: str | None) -> None:
+        """Raise MirrorError if the positions are of another source; an offset without a path counts as one of this."""
+        origin = (path or "").split(",")[0]
+        if origin and origin != self._ids[0]:
+            raise MirrorError(
+                f"topic {name}: group {self._options.group} on the target has positions in cluster {origin},"
+                f" not in {self._ids[0]}: choose another --group, or leave the topic out with --topics"
+            )
+
+    def _prepare(self, chosen: Mapping[str, MetadataResponseTopic]) -> list[MetadataResponseTopic]:
+        """The target's topics, after those that are missing or have fewer partitions have been changed."""
+        existing = {topic.name or "": topic for topic in self._target.metadata().topics}
+        changed = []
+        for name, topic in chosen.items():
+            wanted = len(topic.partitions)
+            if name not in existing:
+                self._create(name, wanted)
+            elif len(existing[name].partitions) < wanted:
+                client_topics.grow_topic(self._target, name, wanted)
+                self._report(f"topic {name} has {wanted} partitions on the target now, as on the source")
+            elif len(existing[name].partitions) > wanted:
+                raise MirrorError(
+                    f"topic {name} has {len(existing[name].partitions)} partitions on the target and {wanted} on the"
+                    f" source: add partitions there (kafkapy topics alter {name} --partitions"
+                    f" {len(existing[name].partitions)}), or leave the topic out with --topics"
+                )
+            else:
+                continue
+            changed.append(name)
+        return [existing[name] for name in chosen if name not in changed] + self._changed(changed, chosen)
+
+    def _changed(
+        self, names: Sequence[str], chosen: Mapping[str, MetadataResponseTopic]
+    ) -> list[MetadataResponseTopic]:  # fmt: skip
+        """Topics as they are when the change of their partitions is known to the brokers."""
+
+        def attempt() -> list[MetadataResponseTopic]:
+            found = self._target.metadata(names).topics
+            for topic in found:
+                is_whole = len(topic.partitions) == len(chosen[topic.name or ""].partitions)
+                if not is_whole or any(partition.leader_id < 0 for partition in topic.partitions):
+                    raise RequestFailedError(ErrorCode.LEADER_NOT_AVAILABLE, what=f"topic {topic.name} on the target")
+            return found
+
+        return self._target.retrying(attempt, also=_NOT_THERE_YET) if names else []
+
+    def _create(self, name: str, partitions: int) -> None:
+        own = {
+            each.name: each.value or ""
+            for each in configs.describe(self._source, "topic", name)
+            if each.config_source == _OF_THE_TOPIC and each.name not in _NOT_COPIED
+        }
+        try:
+            self._create_with(name, partitions, own)
+        except RequestFailedError as error:
+            if passes(error):
+                raise
+            general = {key: own[key] for key in own if not key.startswith(_OWN_KEYS)}
+            if error.code != ErrorCode.INVALID_CONFIG or general == own:
+                raise MirrorError(
+                    f"{error}; the target refuses to create the topic: create it there with {partitions} partitions, or"
+                    " leave it out with --topics"
+                ) from error
+            self._create_with(name, partitions, general)
+        self._report(f"topic {name} is created on the target")
+
+    def _create_with(self, name: str, partitions: int, own: Mapping[str, str]) -> None:
+        factor = self._options.replication_factor
+        try:
+            client_topics.create_topic(self._target, name, partitions=partitions, replicas=factor, configs=own)
+        except RequestFailedError as error:
+            if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:  # since it was looked up
+                raise
+
+
+def _paths(found: Mapping[Place, Position]) -> dict[str, str]:
+    """The path of each topic that has positions."""
+    return {topic: position.path for (topic, _), position in found.items()}
+
+
+def _leaders(topics: Iterable[MetadataResponseTopic]) -> dict[Place, int]:
+    return {
+        (topic.name or "", each.partition_index): each.leader_id
+        for topic in topics
+        for each in topic.partitions
+        if each.leader_id >= 0
+    }

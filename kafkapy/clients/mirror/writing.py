@@ -1,0 +1,291 @@
+"""The target's side of a mirror: batches with the mirror's own producer id, at least once or in transactions.
+
+Both ways use sequence numbers. So several requests may be under way on a connection: if a batch is refused, the broker
+refuses those behind it too, and the order of a partition's records is kept.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from kafkapy.clients.cluster import ClusterClient
+from kafkapy.clients.errors import RequestFailedError, check
+from kafkapy.clients.mirror import positions as mirror_positions
+from kafkapy.clients.mirror.common import (
+    BatchFormat,
+    MirrorError,
+    Passed,
+    Place,
+    by_leader,
+    by_topic,
+    check_producer,
+)
+from kafkapy.clients.mirror.positions import Position
+from kafkapy.protocol.errors import ErrorCode
+from kafkapy.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from kafkapy.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from kafkapy.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from kafkapy.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+
+DEPTH: Final = 5
+"""Requests that may be under way on a connection: brokers keep the sequences of so many batches."""
+PRODUCE_TIMEOUT_MS: Final = 30_000
+TRANSACTION_TIMEOUT_MS: Final = 60_000
+_LEGACY_VERSION: Final = 2
+"""The newest version of Produce that takes magic 0 and 1."""
+_FIRST_WITH_EPOCH: Final = 3
+"""The first version of InitProducerId by which a producer that is fenced is told so (KIP-360)."""
+_MODULUS: Final = 1 << 31
+_TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+_NOTHING_TO_ABORT: Final = frozenset({ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING})
+_CONCURRENT: Final = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS})
+
+Wave = dict[Place, Passed]
+"""At most one batch of each partition, as a Produce request has."""
+Acknowledged = Callable[[Place, Passed], None]
+
+
+class TargetWriter:
+    """An idempotent producer; positions are committed after the records that they count are acknowledged."""
+
+    is_transactional: bool = False
+
+    def __init__(self, client: ClusterClient, group: str, batches: BatchFormat) -> None:
+        self._client = client
+        self._group = group
+        self._batches = batches
+        self._producer_id = self._epoch = -1
+        self._sequences: Counter[Place] = Counter()
+
+    def open(self) -> None:
+        """Get a producer id, whose sequences begin with 0."""
+        self._sequences.clear()
+
+        def attempt() -> InitProducerIdResponse:
+            answer = self._client.call(InitProducerIdRequest(None, PRODUCE_TIMEOUT_MS), InitProducerIdResponse)
+            check(answer.error_code, what="a producer id of the target")
+            return answer
+
+        found = self._client.retrying(attempt)
+        self._producer_id, self._epoch = found.producer_id, found.producer_epoch
+
+    def positions(self) -> dict[Place, Position]:
+        """The positions that are committed."""
+        return mirror_positions.positions(self._client, self._group)
+
+    def write(
+        self, queues: Mapping[Place, deque[Passed]], leaders: dict[Place, int], acknowledged: Acknowledged
+    ) -> None:  # fmt: skip
+        """Produce some of the queued batches with acks=all, and take them from their queues.
+
+        Each queue is produced in order. Calls back for each batch that is done, also for those without data.
+
+        Raises MirrorError for a batch that the target will never take, RequestFailedError or NoBrokerError else.
+        """
+        self._send(_waves(queues, acknowledged), leaders, acknowledged)
+
+    def _send(self, waves: list[Wave], leaders: dict[Place, int], acknowledged: Acknowledged) -> None:
+        sent: list[tuple[int, Wave]] = []
+        for wave in waves:
+            for leader, places in by_leader(wave, leaders).items():
+                for is_legacy in (False, True):
+                    part = {place: wave[place] for place in places if (wave[place].magic < 2) is is_legacy}
+                    if part:
+                        self._post(leader, part, is_legacy=is_legacy)
+                        sent.append((leader, part))
+        for leader, part in sent:
+            answer = self._client.node(leader).take(ProduceResponse)
+            for topic in answer.responses:
+                for each in topic.partition_responses:
+                    place = topic.name, each.index
+                    _check_produced(each.error_code, each.error_message, place, part[place])
+                    acknowledged(place, part[place])
+
+    def _post(self, leader: int, wave: Wave, *, is_legacy: bool) -> None:
+        request = ProduceRequest(self._transactional_id, -1, PRODUCE_TIMEOUT_MS)
+        for topic, partitions in by_topic(wave).items():
+            data = [PartitionProduceData(index, self._stamped((topic, index), wave)) for index in partitions]
+            request.topic_data.append(TopicProduceData(name=topic, partition_data=data))
+        connection = self._client.node(leader)
+        version = connection.version_for(request)
+        connection.post(request, version=min(version, _LEGACY_VERSION) if is_legacy else version)
+
+    def _stamped(self, place: Place, wave: Wave) -> memoryview:
+        passed = wave[place]
+        assert passed.data is not None, "only batches with data are sent"
+        if passed.magic == 2:
+            sequence = self._sequences[place]
+            self._batches.stamp(
+                passed.data, self._producer_id, self._epoch, sequence, is_transactional=self.is_transactional
+            )
+            self._sequences[place] = (sequence + passed.record_count) % _MODULUS
+        return memoryview(passed.data)
+
+    @property
+    def _transactional_id(self) -> str | None:
+        return None
+
+    def commit(self, changed: Mapping[Place, Position]) -> None:
+        """Store the positions of acknowledged records."""
+        mirror_positions.commit(self._client, self._group, changed)
+
+
+class TransactionalWriter(TargetWriter):
+    """A transactional producer: records and positions become visible together, with ``commit``."""
+
+    is_transactional = True
+
+    def __init__(self, client: ClusterClient, group: str, batches: BatchFormat, transactional_id: str) -> None:
+        super().__init__(client, group, batches)
+        self._id = transactional_id
+        self._what = f"transactional id {transactional_id}"
+        self._added: set[Place] = set()
+
+    @property
+    def _transactional_id(self) -> str | None:
+        return self._id
+
+    def open(self) -> None:
+        """Get the next epoch: an open transaction is aborted, other producers with the same id are fenced.
+
+        A writer that has had an epoch aborts its own transaction and says which epoch it had; so it is told when it is
+        fenced itself (MirrorFencedError).
+        """
+        if self._epoch >= 0:
+            self._abort()
+        self._sequences.clear()
+        self._added.clear()
+
+        def attempt() -> InitProducerIdResponse:
+            coordinator = self._client.transaction_coordinator(self._id)
+            request = InitProducerIdRequest(self._id, TRANSACTION_TIMEOUT_MS)
+            if coordinator.version_for(request) >= _FIRST_WITH_EPOCH:
+                request.producer_id, request.producer_epoch = self._producer_id, self._epoch
+            answer = coordinator.call(request, InitProducerIdResponse)
+            check_producer(answer.error_code, self._what)
+            return answer
+
+        found = self._client.retrying(attempt, also=_CONCURRENT)
+        self._producer_id, self._epoch = found.producer_id, found.producer_epoch
+
+    def _send(self, waves: list[Wave], leaders: dict[Place, int], acknowledged: Acknowledged) -> None:
+        for wave in waves:
+            for place, passed in wave.items():
+                if passed.magic < 2:
+                    raise MirrorError(
+                        f"topic {place[0]}: the source has records of message format {passed.magic}, which can't be in"
+                        " a transaction: copy it without --exactly-once"
+                    )
+        self._add({place for wave in waves for place in wave} - self._added)
+        super()._send(waves, leaders, acknowledged)
+
+    def _add(self, places: Iterable[Place]) -> None:
+        topics = [AddPartitionsToTxnTopic(topic, indexes) for topic, indexes in by_topic(sorted(places)).items()]
+        if not topics:
+            return
+        request = AddPartitionsToTxnRequest([], self._id, self._producer_id, self._epoch, topics)
+
+        def attempt() -> None:
+            coordinator = self._client.transaction_coordinator(self._id)
+            version = min(coordinator.version_for(request), 3)
+            coordinator.post(request, version=version)
+            answer = coordinator.take(AddPartitionsToTxnResponse)
+            for topic in answer.results_by_topic_v3_and_below:
+                for each in topic.results_by_partition:
+                    check_producer(each.partition_error_code, self._what)
+
+        self._client.retrying(attempt, also=_CONCURRENT)
+        self._added.update(places)
+
+    def commit(self, changed: Mapping[Place, Position]) -> None:
+        """Add the positions to the transaction and commit it; without records it has the positions alone."""
+        offsets = AddOffsetsToTxnRequest(self._id, self._producer_id, self._epoch, self._group)
+
+        def add() -> None:
+            answer = self._client.transaction_coordinator(self._id).call(offsets, AddOffsetsToTxnResponse)
+            check_producer(answer.error_code, self._what)
+
+        self._client.retrying(add, also=_CONCURRENT)
+        self._commit_positions(changed)
+        self._end(committed=True)
+        self._added.clear()
+
+    def _abort(self) -> None:
+        try:
+            self._end(committed=False)
+        except RequestFailedError as error:
+            if error.code not in _NOTHING_TO_ABORT:
+                raise
+
+    def _end(self, *, committed: bool) -> None:
+        request = EndTxnRequest(self._id, self._producer_id, self._epoch, committed)
+
+        def attempt() -> None:
+            answer = self._client.transaction_coordinator(self._id).call(request, EndTxnResponse)
+            check_producer(answer.error_code, self._what)
+
+        self._client.retrying(attempt, also=_CONCURRENT)
+
+    def _commit_positions(self, changed: Mapping[Place, Position]) -> None:
+        topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
+        for (topic, index), position in changed.items():
+            part = TxnOffsetCommitRequestPartition(index, position.offset, committed_metadata=position.path)
+            topics.setdefault(topic, []).append(part)
+        request = TxnOffsetCommitRequest(self._id, self._group, self._producer_id, self._epoch)
+        request.topics = [TxnOffsetCommitRequestTopic(*pair) for pair in topics.items()]
+
+        def attempt() -> None:
+            answer = self._client.coordinator(self._group).call(request, TxnOffsetCommitResponse)
+            for topic in answer.topics:
+                for each in topic.partitions:
+                    check_producer(each.error_code, f"group {self._group}, {topic.name}-{each.partition_index}")
+
+        self._client.retrying(attempt)
+
+
+def _waves(queues: Mapping[Place, deque[Passed]], acknowledged: Acknowledged) -> list[Wave]:
+    """Take the next batches from the queues: the first wave has the first batch of each, and so on.
+
+    A set of magic 0 or 1 has no sequence number, so it is alone under way in its partition.
+    """
+    waves: list[Wave] = [{} for _ in range(DEPTH)]
+    for place, queue in queues.items():
+        depth = 0
+        while queue and depth < DEPTH:
+            if queue[0].data is None:
+                if depth:
+                    break  # the position may pass it only when those before it are acknowledged
+                acknowledged(place, queue.popleft())
+                continue
+            if queue[0].magic < 2 and depth:
+                break
+            passed = queue.popleft()
+            waves[depth][place] = passed
+            depth = depth + 1 if passed.magic == 2 else DEPTH
+    return [wave for wave in waves if wave]
+
+
+def _check_produced(code: int, message: str | None, place: Place, passed: Passed) -> None:
+    what = f"partition {place[0]}-{place[1]} on the target"
+    if code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+        return
+    if code in _TOO_LARGE:
+        raise MirrorError(
+            f"topic {place[0]}: a batch of {len(passed.data or b''):,} bytes is larger than max.message.bytes (or"
+            f" segment.bytes) of the topic on the target: raise it there with kafkapy configs alter topic {place[0]}"
+        )
+    if code in {ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED}:
+        check_producer(code, what)
+        return
+    raise RequestFailedError(code, message, what=what)

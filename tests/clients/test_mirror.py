@@ -1,0 +1,406 @@
+"""The engine of a mirror, between two brokers in this process."""
+
+import itertools
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkapy.cli.mirror import RecordBatches
+from kafkapy.clients import configs
+from kafkapy.clients.cluster import ClusterClient
+from kafkapy.clients.errors import ClientError, NoBrokerError, RequestFailedError
+from kafkapy.clients.mirror import engine, reading
+from kafkapy.clients.mirror.common import MirrorError, MirrorFencedError, MirrorOptions, Place, check_producer, passes
+from kafkapy.clients.mirror.engine import Mirror
+from kafkapy.clients.mirror.positions import Position, commit, positions
+from kafkapy.clients.mirror.reading import SourceReader
+from kafkapy.clients.topics import create_topic, grow_topic
+from kafkapy.protocol.errors import ErrorCode
+from kafkapy.protocol.messages.fetch import PartitionData
+from kafkapy.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
+from kafkapy.records.record import Record, encode_batch, encode_legacy
+from kafkapy.testing import Broker
+
+GROUP = "kafkapy-mirror"
+
+
+@pytest.fixture(scope="module")
+def source() -> Iterator[Broker]:
+    with Broker() as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def target() -> Iterator[Broker]:
+    with Broker() as broker:
+        yield broker
+
+
+class Running:
+    """A mirror, the lines that it reported, and its time, which grows by a tenth of a second at each look."""
+
+    def __init__(self, mirror: Mirror, lines: list[str], clients: tuple[ClusterClient, ClusterClient]) -> None:
+        self.mirror = mirror
+        self.lines = lines
+        self.clients = clients
+
+    def finish(self) -> "Running":
+        self.mirror.run(threading.Event(), lambda _: None)
+        return self
+
+
+@contextmanager
+def mirrored(source: Broker, target: Broker, topics: str, **options: Any) -> Iterator[Running]:
+    lines: list[str] = []
+    ticks = itertools.count()
+    given = MirrorOptions(**{"topics": [re.compile(topics)], "once": True, **options})
+    with ClusterClient(source.bootstrap) as first, ClusterClient(target.bootstrap) as second:
+        mirror = Mirror((first, second), given, RecordBatches(), now_s=lambda: next(ticks) / 10, report=lines.append)
+        mirror.open()
+        yield Running(mirror, lines, (first, second))
+
+
+def _copy(source: Broker, target: Broker, topics: str, **options: Any) -> Running:
+    with mirrored(source, target, topics, **options) as running:
+        return running.finish()
+
+
+def _contents(broker: Broker, topic: str) -> list[tuple[Any, ...]]:
+    found = broker.records(topic, read_committed=True)
+    return sorted([(each.partition, each.key, each.value, each.timestamp, each.headers) for each in found], key=repr)
+
+
+BOTH = pytest.mark.parametrize("transactional_id", [None, "mirror-1"], ids=["at-least-once", "exactly-once"])
+
+
+@BOTH
+def test_records_keep_all_that_they_are(source: Broker, target: Broker, transactional_id: str | None) -> None:
+    name = f"whole-{transactional_id}"
+    source.create_topic(name, 3)
+    for at in range(30):
+        source.produce(name, b"v%d" % at, key=b"k%d" % at, partition=at % 3, timestamp=1000 + at, headers=[("h", b"x")])
+    found = _copy(source, target, name, transactional_id=transactional_id)
+    assert found.lines == [f"topic {name} is created on the target"]
+    assert found.mirror.progress.records == 30
+    assert found.mirror.progress.lag == 0
+    assert _contents(target, name) == _contents(source, name)
+    source.produce(name, b"more", partition=1)
+    assert _copy(source, target, name, transactional_id=transactional_id).mirror.progress.records == 1
+    assert _contents(target, name) == _contents(source, name)
+    with ClusterClient(target.bootstrap) as client:
+        assert positions(client, GROUP)[name, 0].offset == 10
+
+
+def test_configuration_is_copied_and_partitions_are_followed(source: Broker, target: Broker) -> None:
+    with ClusterClient(source.bootstrap) as client:
+        settings = {"retention.ms": "86400000", "kafkapy.flush": "ack"}
+        create_topic(client, "grows", partitions=1, configs=settings)
+    with mirrored(source, target, "grows", once=False, refresh_every_s=0) as running:
+        grow_topic(running.clients[0], "grows", 4)
+        source.produce("grows", b"new", partition=3)
+        for _ in range(20):
+            running.mirror.step()
+            if target.topics()["grows"] == 4 and target.records("grows"):
+                break
+        own = {each.name: each.value for each in configs.describe(running.clients[1], "topic", "grows")}
+    assert running.lines[-1] == "topic grows has 4 partitions on the target now, as on the source"
+    assert own["retention.ms"] == "86400000"
+    assert [each.partition for each in target.records("grows")] == [3]
+
+
+def test_more_partitions_on_the_target_are_refused(source: Broker, target: Broker) -> None:
+    source.create_topic("narrow", 1)
+    target.create_topic("narrow", 2)
+    with pytest.raises(MirrorError, match=r"narrow has 2 partitions on the target and 1 on the source: add partitions"):
+        _copy(source, target, "narrow")
+
+
+def test_the_same_cluster_twice_is_refused(source: Broker) -> None:
+    with pytest.raises(MirrorError, match="are the same cluster, with the id"):
+        _copy(source, source, "x")
+
+
+def test_a_topic_that_the_target_refuses_is_named(source: Broker, target: Broker) -> None:
+    source.create_topic("refused", 1)
+    with pytest.raises(MirrorError, match=r"topic refused: .*create it there with 1 partitions, or leave it out"):
+        _copy(source, target, "refused", replication_factor=5)
+
+
+def test_a_topic_that_came_from_the_target_is_not_copied_back(source: Broker, target: Broker) -> None:
+    source.create_topic("one-way", 1)
+    source.produce("one-way", b"v")
+    _copy(source, target, "one-way")
+    target.produce("one-way", b"written on the copy")
+    back = _copy(target, source, "one-way")
+    assert back.mirror.progress == (0, 0, 0, 0, 0)
+    assert back.lines[0].startswith(
+        "topic one-way is not copied: group kafkapy-mirror of the source says that it comes"
+    )
+    assert len(source.records("one-way")) == 1
+
+
+def test_two_mirrors_that_begin_together_copy_one_way(source: Broker, target: Broker) -> None:
+    ids = {}
+    for broker in (source, target):
+        broker.create_topic("mutual", 1)
+        broker.produce("mutual", b"v")
+        with ClusterClient(broker.bootstrap) as client:
+            ids[broker] = client.metadata([]).cluster_id or ""
+    for broker, other in ((source, target), (target, source)):
+        with ClusterClient(broker.bootstrap) as client:
+            commit(client, GROUP, {("mutual", 0): Position(0, ids[other])})
+    first, second = sorted((source, target), key=lambda each: ids[each])
+    assert _copy(second, first, "mutual").mirror.progress.partitions == 0
+    assert _copy(first, second, "mutual").mirror.progress.records == 1
+
+
+def test_a_chain_carries_the_path(source: Broker, target: Broker) -> None:
+    source.create_topic("chained", 1)
+    source.produce("chained", b"v")
+    _copy(source, target, "chained")
+    with Broker() as third:
+        assert _copy(target, third, "chained").mirror.progress.records == 1
+        assert _copy(third, source, "chained").mirror.progress.partitions == 0
+        with pytest.raises(MirrorError, match=r"has positions in cluster .* choose another --group"):
+            _copy(source, third, "chained")
+        assert _copy(source, third, "chained", group="another").mirror.progress.records == 1
+
+
+@BOTH
+def test_only_committed_records_are_copied(source: Broker, target: Broker, transactional_id: str | None) -> None:
+    name = f"committed-{transactional_id}"
+    source.create_topic(name, 1)
+    with ClusterClient(source.bootstrap) as client:
+        writer = engine.TransactionalWriter(client, "g", RecordBatches(), "producer-of-the-source")
+        for value, committed in ((b"a", True), (b"b", False), (b"c", True)):
+            writer.open()
+            (passed,) = RecordBatches().forwarded(memoryview(encode_batch([Record(None, value, timestamp=5)])), ())
+            writer.write({(name, 0): engine.deque([passed])}, {(name, 0): 0}, lambda *_: None)
+            if committed:
+                writer.commit({})
+        writer.open()
+    found = _copy(source, target, name, transactional_id=transactional_id)
+    assert found.mirror.progress.records == 2
+    assert [each.value for each in target.records(name, read_committed=True)] == [b"a", b"c"]
+    with ClusterClient(target.bootstrap) as client:
+        assert positions(client, GROUP)[name, 0].offset == 6
+
+
+def _legacy_topic(source: Broker, name: str, magic: int) -> None:
+    """A topic with a set of entries, and a compressed one, in the source's log as they are."""
+    source.create_topic(name, 1)
+    with ClusterClient(source.bootstrap) as client:
+        configs.alter(client, "topic", name, {"message.format.version": "0.9.0" if magic == 0 else "0.10.2"})
+        for values, compression in ((b"ab", 0), (b"cd", 1)):
+            records = [Record(b"k", bytes([value]), timestamp=7, offset=at) for at, value in enumerate(values)]
+            data = encode_legacy(records, magic, compression=compression)
+            _produce_legacy(client, name, data)
+
+
+def _produce_legacy(client: ClusterClient, name: str, data: bytes) -> None:
+    passed = SimpleNamespace(data=bytearray(data), magic=0, next_offset=0, record_count=1)
+    writer = engine.TargetWriter(client, "g", RecordBatches())
+    writer.write({(name, 0): engine.deque([passed])}, {(name, 0): 0}, lambda *_: None)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_message_sets_are_copied(source: Broker, target: Broker, magic: int) -> None:
+    name = f"format-{magic}"
+    _legacy_topic(source, name, magic)
+    with pytest.raises(MirrorError, match=f"message format {magic}, which can't be in a transaction"):
+        _copy(source, target, name, transactional_id="old")
+    assert _copy(source, target, name).mirror.progress.records == 4
+    assert _contents(target, name) == _contents(source, name)
+    assert [each.value for each in target.records(name)] == [b"a", b"b", b"c", b"d"]
+
+
+def test_a_batch_that_is_too_large_names_topic_and_option(source: Broker, target: Broker) -> None:
+    source.create_topic("large", 1)
+    source.produce("large", bytes(50_000))
+    with mirrored(source, target, "large") as running:
+        configs.alter(running.clients[1], "topic", "large", {"max.message.bytes": "1000"})
+        with pytest.raises(MirrorError, match=r"topic large: a batch of 50,\d+ bytes is larger than max.message.bytes"):
+            running.finish()
+
+
+def test_the_mirror_that_began_first_is_fenced(source: Broker, target: Broker) -> None:
+    source.create_topic("fenced", 1)
+    source.produce("fenced", b"v")
+    with ExitStack() as stack:
+        first = stack.enter_context(mirrored(source, target, "fenced", transactional_id="same"))
+        second = stack.enter_context(mirrored(source, target, "fenced", transactional_id="same"))
+        with pytest.raises(MirrorFencedError, match="another mirror with the same transactional id has taken over"):
+            first.finish()
+        second.finish()
+    assert [each.value for each in target.records("fenced", read_committed=True)] == [b"v"]
+
+
+@BOTH
+def test_lost_connections_are_opened_again(
+    source: Broker, target: Broker, transactional_id: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "RETRY_PAUSE_S", 0.0)
+    name = f"anew-{transactional_id}"
+    source.create_topic(name, 1)
+    for at in range(20):
+        source.produce(name, b"%d" % at)
+    with mirrored(source, target, name, transactional_id=transactional_id) as running:
+        write = running.mirror._writer.write
+        failures = iter([True, False, True])
+
+        def failing(*arguments: Any) -> None:
+            write(*arguments)
+            if next(failures, False):
+                assert running.mirror.progress.records
+                raise NoBrokerError("the connection broke")
+
+        monkeypatch.setattr(running.mirror._writer, "write", failing)
+        running.finish()
+    assert running.lines[1:2] == ["the connection broke; the mirror begins anew"]
+    assert _contents(target, name) == _contents(source, name)
+
+
+def test_once_has_patience_with_an_end(source: Broker, target: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "RETRY_PAUSE_S", 0.0)
+    monkeypatch.setattr(engine, "ONCE_PATIENCE_S", 0.5)
+    source.create_topic("silent", 1)
+    source.produce("silent", b"v")
+    with mirrored(source, target, "silent") as running:
+
+        def broken(*_: Any) -> None:
+            raise NoBrokerError("gone")
+
+        monkeypatch.setattr(running.mirror._reader, "fetch", broken)
+        with pytest.raises(NoBrokerError, match="gone"):
+            running.finish()
+    assert running.lines[1:] == ["gone; the mirror begins anew"]
+
+
+def test_records_that_are_gone_are_reported(source: Broker, target: Broker) -> None:
+    source.create_topic("short", 1)
+    for at in range(5):
+        source.produce("short", b"%d" % at)
+    with mirrored(source, target, "short", once=False) as running:
+        mirror = running.mirror
+        mirror._positions["short", 0] = 99
+        mirror.step()
+        assert "the source ends before offset 99" in running.lines[-1]
+        assert mirror._positions["short", 0] == 0
+        mirror._positions["short", 0] = -5
+        mirror._move_into_range(("short", 0))
+        assert running.lines[-1] == "partition short-0: the source has removed 5 offsets before the copy"
+        while len(target.records("short")) < 5:
+            mirror.step()
+    assert len(target.records("short")) == 5
+
+
+def test_a_topic_that_is_deleted_is_no_longer_waited_for(source: Broker, target: Broker) -> None:
+    for name in ("kept-here", "gone-here"):
+        source.create_topic(name, 1)
+        source.produce(name, b"v")
+    with mirrored(source, target, "(kept|gone)-here") as running:
+        source.delete_topic("gone-here")
+        running.finish()
+    assert len(target.records("kept-here")) == 1
+
+
+def test_it_runs_until_it_is_stopped_and_keeps_positions(
+    source: Broker, target: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "WAIT_MS", 1)
+    monkeypatch.setattr(engine, "KEEP_POSITIONS_S", 0.2)
+    source.create_topic("endless", 1)
+    stop, rounds = threading.Event(), itertools.count()
+    with mirrored(source, target, "endless", once=False) as running:
+
+        def after(found: engine.MirrorProgress) -> None:
+            if next(rounds) == 5:
+                source.produce("endless", b"v")
+            if found.records:
+                stop.set()
+
+        running.mirror.run(stop, after)
+    with mirrored(source, target, "no-topic-has-this-name", once=False) as running:
+        running.mirror.step()
+        assert running.mirror.progress.partitions == 0
+    assert len(target.records("endless")) == 1
+
+
+def _answer(topic: str, leader: int) -> MetadataResponse:
+    part = MetadataResponsePartition(partition_index=0, leader_id=leader)
+    return MetadataResponse(cluster_id="c", topics=[MetadataResponseTopic(name=topic, partitions=[part])])
+
+
+def test_once_needs_a_leader_for_each_partition(
+    source: Broker, target: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target.create_topic("led", 1)
+    monkeypatch.setattr(ClusterClient, "metadata", _without_leader(ClusterClient.metadata, source.bootstrap))
+    with pytest.raises(MirrorError, match="partition led-0 has no leader"):
+        _copy(source, target, "led")
+
+
+def _without_leader(real: Callable[..., MetadataResponse], bootstrap: str) -> Callable[..., MetadataResponse]:
+    def metadata(client: ClusterClient, *arguments: Any, **options: Any) -> MetadataResponse:
+        found = real(client, *arguments, **options)
+        return _answer("led", -1) if client._bootstrap_text == bootstrap and not arguments else found
+
+    return metadata
+
+
+def test_fetched_records_are_bytes() -> None:
+    with pytest.raises(ClientError, match="not read from the wire"):
+        reading._batches(PartitionData(records=[]))  # type: ignore[arg-type]  # never from a broker
+    assert reading._batches(PartitionData(high_watermark=4)).end == 4
+
+
+def test_errors_that_pass() -> None:
+    assert passes(NoBrokerError("x"))
+    assert passes(RequestFailedError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    assert passes(RequestFailedError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+    assert not passes(RequestFailedError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    assert not passes(RequestFailedError(12345))
+    assert not passes(MirrorError("x"))
+    with pytest.raises(RequestFailedError):
+        check_producer(ErrorCode.NOT_COORDINATOR, "x")
+
+
+def test_a_duplicate_is_as_good_as_acknowledged(source: Broker, target: Broker) -> None:
+    place: Place = ("again", 0)
+    target.create_topic("again", 1)
+    with ClusterClient(target.bootstrap) as client:
+        writer = engine.TargetWriter(client, "g", RecordBatches())
+        writer.open()
+        acknowledged: list[Place] = []
+        for _ in range(2):
+            writer._sequences.clear()
+            (passed,) = RecordBatches().forwarded(memoryview(encode_batch([Record(None, b"v", timestamp=5)])), ())
+            writer.write({place: engine.deque([passed])}, {place: 0}, lambda *each: acknowledged.append(each[0]))
+    assert acknowledged == [place, place]
+    assert len(target.records("again")) == 1
+
+
+def test_many_batches_of_many_partitions(source: Broker, target: Broker) -> None:
+    """More batches than may be under way, and responses that have room for a part of the partitions only."""
+    source.create_topic("many", 5)
+    for at in range(100):
+        source.produce("many", b"%d" % at * 100, partition=at % 5)
+    found = _copy(source, target, "many", fetch_bytes=4000)
+    assert found.mirror.progress.batches == 100
+    assert [each.value for each in target.records("many", partition=3)] == [
+        each.value for each in source.records("many", partition=3)
+    ]
+
+
+def test_the_reader_asks_for_offsets_by_leader(source: Broker) -> None:
+    source.create_topic("offsets", 2)
+    source.produce("offsets", b"v", partition=1)
+    with ExitStack() as stack:
+        reader = SourceReader(stack.enter_context(ClusterClient(source.bootstrap)), 1000)
+        places = [("offsets", 0), ("offsets", 1)]
+        assert reader.offsets(places, dict.fromkeys(places, 0), -1) == {("offsets", 0): 0, ("offsets", 1): 1}

@@ -1,0 +1,168 @@
+"""Batches as a mirror passes them on: what changes in headers, what is left out, what is written again."""
+
+import pytest
+
+from kafkapy.records.batch import (
+    LOG_APPEND_TIME,
+    MAGIC,
+    BatchHeader,
+    crc_is_valid,
+    iterate_headers,
+    own_batch,
+    read_header,
+)
+from kafkapy.records.control import ControlType, Marker, encode_marker
+from kafkapy.records.errors import CorruptRecordError
+from kafkapy.records.forward import RUN_BYTES, Forwarded, forwarded, stamp
+from kafkapy.records.record import Record, encode_batch, encode_empty_batch, encode_legacy, read_records
+
+GZIP = 1
+
+
+def _records(*values: bytes, first: int = 0) -> list[Record]:
+    return [Record(b"k", value, timestamp=1000 + at, offset=first + at) for at, value in enumerate(values)]
+
+
+def _of(producer_id: int, *values: bytes, base_offset: int, is_transactional: bool = True) -> bytes:
+    return encode_batch(
+        _records(*values), base_offset=base_offset, producer_id=producer_id, producer_epoch=3, base_sequence=7,
+        is_transactional=is_transactional, partition_leader_epoch=9,
+    )  # fmt: skip
+
+
+def _marker(kind: ControlType, producer_id: int, offset: int) -> bytes:
+    return encode_marker(kind, Marker(producer_id, 3, 1), 5, base_offset=offset)
+
+
+def _values(each: Forwarded) -> list[bytes | None]:
+    assert each.data is not None
+    return [record.value for record in read_records(bytes(each.data))]
+
+
+def _header(each: Forwarded) -> BatchHeader:
+    assert each.data is not None
+    return read_header(each.data)
+
+
+def test_the_producer_changes_and_the_records_stay() -> None:
+    batch = _of(4001, b"a", b"b", base_offset=40)
+    (each,) = forwarded(memoryview(batch))
+    assert (each.magic, each.next_offset, each.record_count) == (MAGIC, 42, 2)
+    assert each.data is not None
+    stamp(each.data, 77, 1, 20, is_transactional=False)
+    header = _header(each)
+    assert (header.base_offset, header.partition_leader_epoch) == (0, -1)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (77, 1, 20)
+    assert not header.is_transactional
+    assert crc_is_valid(each.data, 0, header)
+    assert each.data[57:] == batch[57:]
+    stamp(each.data, -1, -1, -1, is_transactional=False)
+    assert not _header(each).has_producer_id
+    stamp(each.data, 77, 1, 20, is_transactional=True)
+    assert _header(each).is_transactional
+
+
+def test_aborted_transactions_and_markers_are_left_out() -> None:
+    data = (
+        _of(1, b"aborted", base_offset=0)
+        + _of(2, b"committed", base_offset=1)
+        + _of(1, b"plain", base_offset=2, is_transactional=False)
+        + _marker(ControlType.ABORT, 1, 3)
+        + _of(1, b"later", base_offset=4)
+        + _marker(ControlType.COMMIT, 1, 5)
+        + _of(1, b"again", base_offset=6)
+        + _marker(ControlType.ABORT, 1, 7)
+        + _marker(ControlType.COMMIT, 2, 8)
+    )
+    found = list(forwarded(data, [(6, 1), (0, 1)]))
+    assert [each.next_offset for each in found] == list(range(1, 10))
+    passed = [each for each in found if each.data is not None]
+    assert [_values(each) for each in passed] == [[b"committed"], [b"plain"], [b"later"]]
+    assert sum(each.record_count for each in found) == 3
+
+
+@pytest.mark.parametrize("compression", [0, GZIP])
+def test_gaps_of_compaction_are_closed(compression: int) -> None:
+    kept = [record for record in _records(b"a", b"b", b"c", b"d", first=10) if record.value != b"b"]
+    batch = encode_batch(kept, base_offset=10, keep_offsets=True, compression=compression)
+    (each,) = forwarded(batch)
+    header = _header(each)
+    assert (header.base_offset, header.last_offset_delta, header.record_count) == (0, 2, 3)
+    assert header.compression == compression
+    assert _values(each) == [b"a", b"c", b"d"]
+    assert each.next_offset == 14
+
+
+def test_a_batch_without_records_is_left_out() -> None:
+    empty = encode_empty_batch(read_header(_of(4, b"a", b"b", base_offset=5)))
+    assert list(forwarded(empty)) == [Forwarded(None, MAGIC, 7, 0)]
+
+
+def test_append_time_is_not_sent() -> None:
+    batch = encode_batch(_records(b"a"), timestamp_type=LOG_APPEND_TIME, max_timestamp=9000)
+    (each,) = forwarded(batch)
+    assert each.data is not None
+    stamp(each.data, -1, -1, -1, is_transactional=False)
+    assert _header(each).timestamp_type == 0
+
+
+def test_damage_is_not_hidden_by_a_new_crc() -> None:
+    batch = bytearray(_of(1, b"value", base_offset=3))
+    batch[-2] ^= 1
+    with pytest.raises(CorruptRecordError, match="batch at offset 3 has a wrong CRC"):
+        list(forwarded(batch))
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_entries_are_joined_to_sets(magic: int) -> None:
+    entries = encode_legacy(_records(b"a", b"b", first=5), magic)
+    wrapper = encode_legacy(_records(b"c", b"d", first=7), magic, compression=GZIP)
+    batch = encode_batch(_records(b"e"), base_offset=9)
+    found = list(forwarded(entries + wrapper + entries + batch + entries))
+    assert [(each.magic, each.record_count) for each in found] == [
+        (magic, 2), (magic, 2), (magic, 2), (MAGIC, 1), (magic, 2),
+    ]  # fmt: skip
+    assert bytes(found[0].data or b"") == entries
+    assert [each.next_offset for each in found[:2]] == [7, 9]
+
+
+def test_sets_have_a_size() -> None:
+    entries = encode_legacy(_records(*[bytes(RUN_BYTES // 3)] * 5), 1)
+    found = list(forwarded(entries))
+    assert [each.record_count for each in found] == [2, 2, 1]
+    assert b"".join(each.data or b"" for each in found) == entries
+
+
+def _inner_offsets(each: Forwarded) -> list[int]:
+    assert each.data is not None
+    assert all(crc_is_valid(each.data, position, header) for position, header in iterate_headers(each.data))
+    return [record.offset for record in read_records(bytes(each.data))]
+
+
+def test_offsets_in_wrappers_count_from_0() -> None:
+    whole = encode_legacy(_records(b"c", b"d", b"e", first=70), 1, compression=GZIP)
+    (each,) = forwarded(whole)
+    assert _inner_offsets(each) == [0, 1, 2]
+    assert (each.data or b"")[8:] == whole[8:]
+    kept = [record for record in _records(b"c", b"d", b"e", first=70) if record.value != b"d"]
+    (each,) = forwarded(encode_legacy(kept, 1, compression=GZIP))
+    assert _inner_offsets(each) == [0, 1]
+    assert _values(each) == [b"c", b"e"]
+    assert each.next_offset == 73
+
+
+def test_append_time_of_entries_is_not_sent() -> None:
+    for compression in (0, GZIP):
+        data = encode_legacy(
+            _records(b"c"), 1, compression=compression, timestamp_type=LOG_APPEND_TIME, append_time=5000
+        )
+        (each,) = forwarded(data)
+        assert _header(each).timestamp_type == 0
+        assert crc_is_valid(each.data or b"", 0, _header(each))
+
+
+def test_the_end_of_a_response_may_be_cut() -> None:
+    batch, _ = own_batch(b"", 0, 5, (-1, -1, -1))
+    whole = encode_batch(_records(b"a"))
+    assert len(list(forwarded(whole + whole[:-1]))) == 1
+    assert [each.data for each in forwarded(batch)] == [None]
