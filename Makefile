@@ -1,4 +1,5 @@
 # make run     the main job: a broker, real flights, a PySpark pipeline, its result under out/
+# make spark NAME=warehouse  one of the pipelines of spark_examples/README.md: warehouse, ranking or main_job
 # make test    everything: checks, all tests with their coverage gates, compatibility with stock clients and Spark
 # make compat-cluster  the clients' scenarios on three brokers, the long ones too; leaders, coordinators and controllers are
 #              killed in some (CLUSTER=kafka-2.7.2-cluster: the same on Apache Kafka)
@@ -34,7 +35,7 @@ SCAN := $(wildcard setup.py $(foreach name,scan compact entries alike,kafkapy/re
 INSTALLED := $(VENV)/.installed
 COMPILED := $(VENV)/.compiled
 
-.PHONY: compat-cluster compat-long fuzz simulate simulate-cluster kill chaos soak exactly-once help setup java jars archives check fmt lint fast test unit coverage compat compatibility run bench clean
+.PHONY: compat-cluster compat-long fuzz simulate simulate-cluster kill chaos soak exactly-once help setup java jars archives check fmt lint fast test unit coverage compat compatibility run spark bench clean
 
 help:
 	@sed -n 's/^# \(make .*\|  .*\)/\1/p' Makefile
@@ -183,6 +184,11 @@ test: lint coverage
 
 run: setup java
 	$(BIN)/python -m spark_examples.main_job $(ARGUMENTS)
+
+NAME ?= main_job
+
+spark: setup java
+	$(BIN)/python -m spark_examples.$(NAME) $(ARGUMENTS)
 
 bench: setup jars
 	$(BIN)/python -m bench $(ARGUMENTS)

@@ -7,13 +7,15 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from kafka import KafkaAdminClient, KafkaProducer
 
 AIRPORTS = {"EWR": "Newark", "JFK": "Kennedy", "LGA": "LaGuardia"}
 END_OF_FEED = "end"
 MINUTE_MS = 60_000
+DAY_MS = 24 * 60 * MINUTE_MS
+DAYS = 365
 BROKERS_DEFAULT = -1
 """As many replicas as the broker gives a topic by itself."""
 
@@ -62,6 +64,23 @@ def load() -> list[Flight]:
     return sorted(flights, key=lambda flight: flight.scheduled_ms)
 
 
+def first_days(count: int) -> list[Flight]:
+    """The flights of the first 24 hours, or so many times that."""
+    feed = load()
+    end = feed[0].scheduled_ms + count * DAY_MS
+    return [flight for flight in feed if count >= DAYS or flight.scheduled_ms < end]
+
+
+def day_of(time_ms: int) -> str:
+    """The day of a time, in UTC."""
+    return datetime.fromtimestamp(time_ms // 1000, UTC).strftime("%Y-%m-%d")
+
+
+def midnight_ms(day: str) -> int:
+    """The first moment of a day, in UTC."""
+    return int(datetime.fromisoformat(f"{day}T00:00:00+00:00").timestamp()) * 1000
+
+
 def create_topics(bootstrap: str, topics: dict[str, int]) -> None:
     """Creates topics with these partition counts, kept for ever: the feed's timestamps are of 2013."""
     admin = KafkaAdminClient(bootstrap_servers=bootstrap)
@@ -99,5 +118,4 @@ def close_feed(bootstrap: str, topic: str, after_ms: int) -> None:
 
     Its own window is never closed, so the row itself never shows up in a result.
     """
-    year_ms = 365 * 24 * 60 * MINUTE_MS
-    send(bootstrap, topic, [Flight(END_OF_FEED, after_ms + year_ms, None, None, "", 0, "")])
+    send(bootstrap, topic, [Flight(END_OF_FEED, after_ms + DAYS * DAY_MS, None, None, "", 0, "")])

@@ -1,0 +1,241 @@
+"""The warehouse has each row of its topic once, also when its loads are killed; what it can't load it says."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka.admin
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from compat_tests.process import Broker
+
+pytest.importorskip("pyspark", reason="comes with the spark extra")
+parquet: Any = pytest.importorskip("pyarrow.parquet", reason="comes with the spark extra")
+
+from spark_examples import flights, topics, warehouse  # noqa: E402 - they import PySpark
+from spark_examples.topics import Extent  # noqa: E402
+
+kafka_admin: Any = confluent_kafka.admin  # exports its names without saying so to type checkers
+
+ROOT = Path(__file__).resolve().parents[2]
+DAYS, BROKEN, PARTS = 8, 12, 4
+ROWS_PER_LOAD = 2500
+TIMEOUT_S = 240
+FULL = {0: Extent(0, 100), 1: Extent(50, 50), 2: Extent(10, 1010)}
+SOURCE = warehouse.Source("nowhere:1", "flights", rows_per_load=110)
+
+
+def test_a_load_takes_a_share_of_each_partition_that_is_proportional_to_what_it_holds() -> None:
+    ranges, lost = warehouse.plan(SOURCE, {}, FULL)
+    assert (ranges, lost) == ({0: Extent(0, 10), 1: Extent(50, 50), 2: Extent(10, 110)}, 0)
+    ranges, lost = warehouse.plan(SOURCE, {0: 90, 1: 50, 2: 1000}, FULL)
+    assert (ranges, lost) == ({0: Extent(90, 100), 1: Extent(50, 50), 2: Extent(1000, 1010)}, 0)
+
+
+@pytest.mark.parametrize(
+    ("stored", "held", "told"),
+    [
+        ({2: 5}, FULL, "5 are gone .*failOnDataLoss decides"),
+        ({0: 101}, FULL, "deleted and created anew"),
+        ({0: 1}, {}, "does not exist.*failOnDataLoss"),
+    ],
+)
+def test_offsets_that_are_gone_are_told(stored: dict[int, int], held: dict[int, Extent], told: str) -> None:
+    with pytest.raises(warehouse.OffsetsGoneError, match=told):
+        warehouse.plan(SOURCE, stored, held)
+
+
+def test_without_fail_on_data_loss_lost_offsets_are_counted() -> None:
+    source = warehouse.Source("nowhere:1", "flights", fail_on_data_loss=False)
+    ranges, lost = warehouse.plan(source, {0: 0, 1: 50, 2: 5}, FULL)
+    assert (ranges, lost) == (FULL, 5)
+
+
+def test_loads_at_the_same_time_commit_once(tmp_path: Path) -> None:
+    """Both began when the table was empty, and the second to commit finds its number taken."""
+    table = warehouse.WarehouseTable(tmp_path)
+    load = warehouse.Load("flights", FULL, rows=2, broken=1, lost=0)
+    staged = [tmp_path / "_staging" / name for name in ("one", "two")]
+    for each in staged:
+        each.mkdir(parents=True)
+    table.commit(staged[0], load, number=0)
+    with pytest.raises(OSError, match="not empty"):
+        table.commit(staged[1], load, number=0)
+    assert table.loads() == [load]
+
+
+def test_one_process_at_a_time_loads(tmp_path: Path) -> None:
+    with warehouse.WarehouseTable(tmp_path).alone():
+        other = warehouse.WarehouseTable(tmp_path).alone()
+        with pytest.raises(warehouse.TableBusyError), other:
+            pass
+    with warehouse.WarehouseTable(tmp_path).alone():
+        pass
+
+
+def send(bootstrap: str, topic: str, feed: list[flights.Flight]) -> None:
+    """The feed in parts, after each of which come lines that are no flights."""
+    size = -(-len(feed) // PARTS)
+    flights.create_topics(bootstrap, {topic: 3, f"{topic}-dead-letters": 1})
+    for first in range(0, len(feed), size):
+        flights.send(bootstrap, topic, feed[first : first + size])
+        warehouse.send_broken(bootstrap, topic, BROKEN // PARTS)
+
+
+Resume = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def resume(broker: Broker, topic_name: str, tmp_path: Path) -> Iterator[Resume]:
+    """Starts a load of the topic in a process group of its own."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(rows_per_load: int = ROWS_PER_LOAD, *arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "spark_examples.warehouse", "--resume", "--bootstrap", broker.bootstrap]
+        command += ["--topic", topic_name, "--out", str(tmp_path), "--rows-per-load", str(rows_per_load), *arguments]
+        process = subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        )
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        kill(process)
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """The load and its Java."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(10)
+
+
+def kill_somewhere(process: subprocess.Popen[str], chance: random.Random) -> str:
+    """Kills one of the first loads a moment after it has told something; what it told."""
+    event, skipped = chance.choice(["reading", "reading", "staged", "committed"]), chance.randrange(3)
+    assert process.stdout is not None
+    told = ""
+    for line in process.stdout:
+        told += line
+        if event in line and (skipped := skipped - 1) < 0:
+            time.sleep(chance.uniform(0, 0.8) if event == "reading" else 0)
+            kill(process)
+            return f"killed: {line}"
+    pytest.fail(f"it ended before it was killed:\n{told}")
+
+
+@contextmanager
+def finished(process: subprocess.Popen[str], code: int) -> Iterator[str]:
+    told, _ = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == code, told
+    yield " ".join(told.split())
+
+
+def read_table(path: Path) -> list[dict[str, Any]]:
+    """What a reader finds that knows nothing of loads."""
+    rows: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
+    return rows
+
+
+def months_of(feed: list[flights.Flight]) -> dict[str, list[int]]:
+    """Flights, those that left, and the sums of both delays by month, in plain Python."""
+    months: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+    for flight in feed:
+        sums = months[f"{datetime.fromtimestamp(flight.scheduled_ms / 1000, UTC):%Y-%m}"]
+        sums[0] += 1
+        sums[1] += flight.dep_delay is not None
+        sums[2] += flight.dep_delay or 0
+        sums[3] += flight.arr_delay or 0
+    return dict(months)
+
+
+def as_flight(row: dict[str, Any]) -> flights.Flight:
+    scheduled = int(row["scheduled"].replace(tzinfo=UTC).timestamp()) * 1000
+    names = ("dep_delay", "arr_delay", "carrier", "number", "destination")
+    return flights.Flight(row["origin"], scheduled, *(row[name] for name in names))
+
+
+def check_exact(bootstrap: str, topic: str, table: Path, feed: list[flights.Flight]) -> None:
+    """Each flight and each offset is there once: in the table, or, if it is no flight, among the dead letters."""
+    rows = read_table(table)
+    assert sorted(map(repr, map(as_flight, rows))) == sorted(map(repr, feed))
+    pairs = [(row["partition"], row["offset"]) for row in rows]
+    letters = topics.read_all(bootstrap, f"{topic}-dead-letters")
+    broken = {tuple(map(int, letter.key.decode().split("/")[1:])): letter for letter in letters}
+    assert len(broken) == BROKEN
+    held = topics.extents(bootstrap, topic)
+    assert sorted([*pairs, *broken]) == [(index, offset) for index in held for offset in range(held[index].end)]
+    sent = sorted(warehouse.BROKEN_LINES * (BROKEN // len(warehouse.BROKEN_LINES)))
+    assert sorted(letter.value for letter in broken.values()) == sent
+    assert {dict(letter.headers)["reason"] for letter in broken.values()} == {b"not JSON", b"incomplete"}
+    months: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+    for row in rows:
+        added = 1, row["dep_delay"] is not None, row["dep_delay"] or 0, row["arr_delay"] or 0
+        months[row["month"]] = [old + new for old, new in zip(months[row["month"]], added, strict=True)]
+    assert months == months_of(feed)
+
+
+@pytest.mark.scenario("records", client="spark-4.0.0")
+@pytest.mark.spark
+@pytest.mark.long_on_clusters
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("kills", "rows_per_load"), [(1, ROWS_PER_LOAD), pytest.param(6, 300, marks=pytest.mark.long)])
+def test_a_load_that_is_killed_and_resumed_loads_each_row_once(
+    broker: Broker, topic_name: str, resume: Resume, tmp_path: Path, kills: int, rows_per_load: int
+) -> None:
+    feed = flights.first_days(DAYS)
+    seed = random.SystemRandom().randrange(10_000)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    send(broker.bootstrap, topic_name, feed)
+    for _ in range(kills):
+        print(kill_somewhere(resume(rows_per_load), chance))
+    with finished(resume(rows_per_load), 0) as told:
+        assert "0 lost" in told
+    check_exact(broker.bootstrap, topic_name, tmp_path / "warehouse", feed)
+
+
+def delete_records(bootstrap: str, topic: str, partition: int, before: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    for future in admin.delete_records([TopicPartition(topic, partition, before)]).values():
+        future.result(30)
+
+
+@pytest.mark.scenario("records", client="spark-4.0.0")
+@pytest.mark.spark
+@pytest.mark.long_on_clusters
+@pytest.mark.long
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_rows_that_are_deleted_before_they_are_loaded_are_told_and_counted(
+    broker: Broker, topic_name: str, resume: Resume, tmp_path: Path
+) -> None:
+    feed = flights.first_days(DAYS)
+    send(broker.bootstrap, topic_name, feed[:3000])
+    with finished(resume(), 0):
+        pass
+    loaded = topics.extents(broker.bootstrap, topic_name)
+    flights.send(broker.bootstrap, topic_name, feed[3000:6000])
+    partition, extent = max(topics.extents(broker.bootstrap, topic_name).items(), key=lambda item: item[1].end)
+    delete_records(broker.bootstrap, topic_name, partition, loaded[partition].end + 7)
+    with finished(resume(), 1) as told:
+        assert "7 are gone" in told
+        assert "failOnDataLoss decides: with --no-fail-on-data-loss" in told
+    with finished(resume(ROWS_PER_LOAD, "--no-fail-on-data-loss"), 0) as told:
+        assert "7 lost" in told
+    rows = read_table(tmp_path / "warehouse")
+    assert len(rows) == len({(row["partition"], row["offset"]) for row in rows}) == 6000 - 7
+    assert max(row["offset"] for row in rows if row["partition"] == partition) == extent.end - 1
