@@ -189,7 +189,7 @@ def test_an_unclean_leader_is_elected(cluster: Cluster) -> None:
             ["reassign", "--to", "1,9"],
             "broker 9 is offline, or does not exist: replicas can move to brokers that are online, 1, 2, 3",
         ),
-        (["reassign", "--to", "1", "--topic", "errors", "--yes"], "is to have 2 replicas: name at least as many"),
+        (["reassign", "--to", "1", "--topic", "errors", "--yes"], "has 2 replicas, and --to names only 1 broker"),
         (["reassign", "--to", "1,2", "--topic", "none"], "topic none does not exist"),
         (["reassign", "--cancel", "--topic", "none"], "topic none does not exist"),
         (["elect", "errors:7"], "topic errors has no partition 7"),
