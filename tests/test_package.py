@@ -70,7 +70,8 @@ def test_the_dependencies_are_exactly_the_imported_packages() -> None:
 def entry_points() -> set[str]:
     project = PROJECT["project"]
     named = [*project["scripts"].values(), *project["entry-points"]["pytest11"].values()]
-    return {name.partition(":")[0] for name in named} | {"kafkapy", "kafkapy.__main__", "kafkapy.testing"}
+    imported_by_users = {"kafkapy", "kafkapy.__main__", "kafkapy.clients.simple_consumer", "kafkapy.testing"}
+    return {name.partition(":")[0] for name in named} | imported_by_users
 
 
 def test_each_module_has_a_user_in_the_package() -> None:
