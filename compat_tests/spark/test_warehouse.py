@@ -192,7 +192,7 @@ def check_exact(bootstrap: str, topic: str, table: Path, feed: list[flights.Flig
 @pytest.mark.long_on_clusters
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("kills", "rows_per_load"), [(1, ROWS_PER_LOAD), pytest.param(6, 300, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("kills", "rows_per_load"), [(1, ROWS_PER_LOAD), pytest.param(3, 600, marks=pytest.mark.long)])
 def test_a_load_that_is_killed_and_resumed_loads_each_row_once(
     broker: Broker, topic_name: str, resume: Resume, tmp_path: Path, kills: int, rows_per_load: int
 ) -> None:
