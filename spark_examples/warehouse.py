@@ -153,7 +153,7 @@ def positions(source: Source, stored: Mapping[int, int], held: Mapping[int, Exte
         if position > extent.end:
             raise OffsetsGoneError(
                 f"Partition {partition} of {source.topic} ends at {extent.end}, but the table has its offsets up to "
-                f"{position}: the topic was deleted and created anew. Load it into another table (--out)."
+                f"{position}: the topic was deleted and created again. Load it into another table (--out)."
             )
         if position < extent.first and source.fail_on_data_loss:
             raise OffsetsGoneError(

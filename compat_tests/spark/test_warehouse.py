@@ -47,7 +47,7 @@ def test_a_load_takes_a_share_of_each_partition_that_is_proportional_to_what_it_
     ("stored", "held", "told"),
     [
         ({2: 5}, FULL, "5 are gone .*failOnDataLoss decides"),
-        ({0: 101}, FULL, "deleted and created anew"),
+        ({0: 101}, FULL, "deleted and created again"),
         ({0: 1}, {}, "does not exist.*failOnDataLoss"),
     ],
 )

@@ -3,7 +3,7 @@
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import Annotated, Final
@@ -13,11 +13,9 @@ import typer
 from kafkapy.cli.options import Json
 from kafkapy.cli.output import counted, done, examples, fail, failures_in_one_line, progress, say, shows_progress
 from kafkapy.clients.cluster import ClusterClient
-from kafkapy.clients.mirror.common import DEFAULT_GROUP, MirrorError, MirrorOptions
+from kafkapy.clients.mirror.common import DEFAULT_GROUP, MirrorOptions
 from kafkapy.clients.mirror.engine import Mirror, MirrorProgress
 from kafkapy.clock import SystemClock
-from kafkapy.records import forward
-from kafkapy.records.errors import RecordsError
 
 EXAMPLES: Final = examples(
     "kafkapy mirror --from east:9092 --to west:9092",
@@ -26,21 +24,6 @@ EXAMPLES: Final = examples(
 )
 TIMEOUT_S: Final = 40.0
 """The longest wait for a response: longer than a broker may take for acks=all."""
-
-
-class RecordBatches:
-    """The functions of ``kafkapy/records/forward.py``; damaged batches end the mirror with one line."""
-
-    def forwarded(self, records: memoryview, aborted: Iterable[tuple[int, int]]) -> Iterator[forward.Forwarded]:
-        """See ``forward.forwarded``. Raises MirrorError."""
-        try:
-            yield from forward.forwarded(records, aborted)
-        except RecordsError as error:
-            raise MirrorError(f"the source has sent damaged records: {error}") from error
-
-    def stamp(self, batch: bytearray, producer_id: int, epoch: int, sequence: int, *, is_transactional: bool) -> None:
-        """See ``forward.stamp``."""
-        forward.stamp(batch, producer_id, epoch, sequence, is_transactional=is_transactional)
 
 
 def run(  # noqa: PLR0913, PLR0917  # typer reads a command's options from its parameters
@@ -88,7 +71,6 @@ def run(  # noqa: PLR0913, PLR0917  # typer reads a command's options from its p
         mirror = Mirror(
             (clients[0], clients[1]),
             options,
-            RecordBatches(),
             now_s=now_s,
             report=lambda line: say(f"kafkapy: {line}", to_error=True),
         )

@@ -66,9 +66,9 @@ class Connection:
         assert isinstance(response, response_class), "a response is of the class of its request"
         return response
 
-    def post(self, request: Request, *, version: int | None = None) -> None:
-        """Send ``request`` (in the newest version, or in this one) without waiting: ``take`` returns the response."""
-        self._write(request, self.version_for(request) if version is None else version)
+    def post(self, request: Request, at_most: int | None = None) -> None:
+        """Send ``request``, in the version that ``call`` takes, without waiting: ``take`` returns the response."""
+        self._write(request, self.version_for(request, at_most))
 
     def take(self, response_class: type[R]) -> R:
         """Wait for the response to the oldest request of ``post`` that is not answered."""

@@ -18,9 +18,9 @@ import pytest
 
 from kafkapy.cli import main as cli
 from kafkapy.cli import mirror
-from kafkapy.clients.mirror.common import MirrorError
+from kafkapy.clients.mirror import reading
 from kafkapy.clients.mirror.engine import MirrorProgress
-from kafkapy.records.record import Record, encode_batch
+from kafkapy.protocol.messages.fetch import PartitionData
 from kafkapy.testing import Broker
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -119,11 +119,22 @@ def test_a_bar_on_a_terminal(
     assert capsys.readouterr().out == "copied 1 record of 1 partition\n"
 
 
-def test_damage_is_one_line() -> None:
-    batch = bytearray(encode_batch([Record(None, b"value", timestamp=5)]))
-    batch[-1] ^= 1
-    with pytest.raises(MirrorError, match="the source has sent damaged records: The batch at offset 0 has a wrong CRC"):
-        list(mirror.RecordBatches().forwarded(memoryview(batch), ()))
+def test_damage_is_one_line(
+    source: Broker, target: Broker, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def damaged(answer: PartitionData) -> reading.FetchedBatches:
+        found = sound(answer)
+        data = bytearray(found.records)
+        data[-1] ^= 1
+        return found._replace(records=memoryview(data))
+
+    sound = reading._batches
+    monkeypatch.setattr(reading, "_batches", damaged)
+    source.create_topic("damaged", 1)
+    source.produce("damaged", b"value")
+    assert _mirror(source, target, "--topics", "damaged", "--once") == 1
+    told = "partition damaged-0: the source has sent damaged records: The batch at offset 0 has a wrong CRC"
+    assert [line for line in capsys.readouterr().err.splitlines() if "CRC" in line] == [f"kafkapy: {told}"]
 
 
 class _Killed:
@@ -200,4 +211,4 @@ def test_a_broker_that_goes_away_for_a_while(
         monkeypatch.setattr(mirror, "_lines", lambda *_: show)
         assert _mirror(source, target) == 0
         assert [each.value for each in target.records("restarted")] == [b"1", b"2"]
-    assert "the mirror begins anew" in capsys.readouterr().err
+    assert "the mirror connects again" in capsys.readouterr().err

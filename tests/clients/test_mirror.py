@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from kafkapy.cli.mirror import RecordBatches
 from kafkapy.clients import configs
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import ClientError, NoBrokerError, RequestFailedError
@@ -23,6 +22,7 @@ from kafkapy.clients.topics import create_topic, grow_topic
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.fetch import PartitionData
 from kafkapy.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
+from kafkapy.records.forward import forwarded
 from kafkapy.records.record import Record, encode_batch, encode_legacy
 from kafkapy.testing import Broker
 
@@ -60,7 +60,7 @@ def mirrored(source: Broker, target: Broker, topics: str, **options: Any) -> Ite
     ticks = itertools.count()
     given = MirrorOptions(**{"topics": [re.compile(topics)], "once": True, **options})
     with ClusterClient(source.bootstrap) as first, ClusterClient(target.bootstrap) as second:
-        mirror = Mirror((first, second), given, RecordBatches(), now_s=lambda: next(ticks) / 10, report=lines.append)
+        mirror = Mirror((first, second), given, now_s=lambda: next(ticks) / 10, report=lines.append)
         mirror.open()
         yield Running(mirror, lines, (first, second))
 
@@ -176,10 +176,10 @@ def test_only_committed_records_are_copied(source: Broker, target: Broker, trans
     name = f"committed-{transactional_id}"
     source.create_topic(name, 1)
     with ClusterClient(source.bootstrap) as client:
-        writer = engine.TransactionalWriter(client, "g", RecordBatches(), "producer-of-the-source")
+        writer = engine.TransactionalWriter(client, "g", "producer-of-the-source")
         for value, committed in ((b"a", True), (b"b", False), (b"c", True)):
             writer.open()
-            (passed,) = RecordBatches().forwarded(memoryview(encode_batch([Record(None, value, timestamp=5)])), ())
+            (passed,) = forwarded(memoryview(encode_batch([Record(None, value, timestamp=5)])), ())
             writer.write({(name, 0): engine.deque([passed])}, {(name, 0): 0}, lambda *_: None)
             if committed:
                 writer.commit({})
@@ -204,7 +204,7 @@ def _legacy_topic(source: Broker, name: str, magic: int) -> None:
 
 def _produce_legacy(client: ClusterClient, name: str, data: bytes) -> None:
     passed = SimpleNamespace(data=bytearray(data), magic=0, next_offset=0, record_count=1)
-    writer = engine.TargetWriter(client, "g", RecordBatches())
+    writer = engine.TargetWriter(client, "g")
     writer.write({(name, 0): engine.deque([passed])}, {(name, 0): 0}, lambda *_: None)
 
 
@@ -261,7 +261,7 @@ def test_lost_connections_are_opened_again(
 
         monkeypatch.setattr(running.mirror._writer, "write", failing)
         running.finish()
-    assert running.lines[1:2] == ["the connection broke; the mirror begins anew"]
+    assert running.lines[1:2] == ["the connection broke; the mirror connects again"]
     assert _contents(target, name) == _contents(source, name)
 
 
@@ -278,7 +278,7 @@ def test_once_has_patience_with_an_end(source: Broker, target: Broker, monkeypat
         monkeypatch.setattr(running.mirror._reader, "fetch", broken)
         with pytest.raises(NoBrokerError, match="gone"):
             running.finish()
-    assert running.lines[1:] == ["gone; the mirror begins anew"]
+    assert running.lines[1:] == ["gone; the mirror connects again"]
 
 
 def test_records_that_are_gone_are_reported(source: Broker, target: Broker) -> None:
@@ -374,12 +374,12 @@ def test_a_duplicate_is_as_good_as_acknowledged(source: Broker, target: Broker) 
     place: Place = ("again", 0)
     target.create_topic("again", 1)
     with ClusterClient(target.bootstrap) as client:
-        writer = engine.TargetWriter(client, "g", RecordBatches())
+        writer = engine.TargetWriter(client, "g")
         writer.open()
         acknowledged: list[Place] = []
         for _ in range(2):
             writer._sequences.clear()
-            (passed,) = RecordBatches().forwarded(memoryview(encode_batch([Record(None, b"v", timestamp=5)])), ())
+            (passed,) = forwarded(memoryview(encode_batch([Record(None, b"v", timestamp=5)])), ())
             writer.write({place: engine.deque([passed])}, {place: 0}, lambda *each: acknowledged.append(each[0]))
     assert acknowledged == [place, place]
     assert len(target.records("again")) == 1

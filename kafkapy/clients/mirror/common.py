@@ -1,8 +1,8 @@
-"""What the parts of a mirror share: its options, its errors, and the batches that it passes on."""
+"""What the parts of a mirror share: its options and its errors."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
 
 from kafkapy.clients.errors import ClientError, NoBrokerError, RequestFailedError
 from kafkapy.protocol.errors import ErrorCode
@@ -28,38 +28,6 @@ class MirrorError(ClientError):
 
 class MirrorFencedError(MirrorError):
     """Another producer with the same transactional id has taken over."""
-
-
-class Passed(Protocol):
-    """One batch of the source: see ``Forwarded`` of ``kafkapy/records/forward.py``."""
-
-    @property
-    def data(self) -> bytearray | None:
-        """The bytes to produce, None for none."""
-
-    @property
-    def magic(self) -> int:
-        """The batch's format: 0, 1 or 2."""
-
-    @property
-    def next_offset(self) -> int:
-        """The source's offset behind the batch."""
-
-    @property
-    def record_count(self) -> int:
-        """The number of records."""
-
-
-class BatchFormat(Protocol):
-    """The functions on bytes of batches that the engine needs; ``kafkapy/cli/mirror.py`` has them from ``records``."""
-
-    def forwarded(self, records: memoryview, aborted: Iterable[tuple[int, int]]) -> Iterator[Passed]:
-        """What is to be produced, batch by batch; ``aborted`` are pairs of first offset and producer id."""
-
-    def stamp(
-        self, batch: bytearray, producer_id: int, epoch: int, sequence: int, *, is_transactional: bool
-    ) -> None:  # fmt: skip
-        """Write the producer into a batch of magic 2."""
 
 
 class MirrorOptions(NamedTuple):

@@ -1,6 +1,6 @@
 """The loop of a mirror: fetch from the source, produce to the target, commit the positions there.
 
-Any error that may pass (a broker restarts, a leader moves) ends all connections; then everything begins anew, with a
+Any error that may pass (a broker restarts, a leader moves) closes all connections; the mirror opens them again, with a
 new producer epoch, from the positions that are acknowledged or, with transactions, committed.
 """
 
@@ -11,12 +11,14 @@ from typing import Final, NamedTuple
 
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import ClientError
-from kafkapy.clients.mirror.common import BatchFormat, MirrorError, MirrorOptions, Passed, Place, passes
+from kafkapy.clients.mirror.common import MirrorError, MirrorOptions, Place, passes
 from kafkapy.clients.mirror.positions import Position
-from kafkapy.clients.mirror.reading import SourceReader
+from kafkapy.clients.mirror.reading import FetchedBatches, SourceReader
 from kafkapy.clients.mirror.topics import Selection, TopicSelector
 from kafkapy.clients.mirror.writing import TargetWriter, TransactionalWriter
 from kafkapy.protocol.constants import EARLIEST, LATEST
+from kafkapy.records.errors import RecordsError
+from kafkapy.records.forward import Forwarded, forwarded
 
 RETRY_PAUSE_S: Final = 0.5
 ONCE_PATIENCE_S: Final = 60.0
@@ -42,22 +44,20 @@ class Mirror:
         self,
         clients: tuple[ClusterClient, ClusterClient],
         options: MirrorOptions,
-        batches: BatchFormat,
         *,
         now_s: Callable[[], float],
         report: Callable[[str], None],
     ) -> None:
         self._clients = self._source, self._target = clients
         self._options = options
-        self._batches = batches
         self._now_s = now_s
         self._report = report
         self._reader = SourceReader(self._source, options.fetch_bytes)
         self._selector = TopicSelector(self._source, self._target, options, report)
         self._writer = (
-            TargetWriter(self._target, options.group, batches)
+            TargetWriter(self._target, options.group)
             if options.transactional_id is None
-            else TransactionalWriter(self._target, options.group, batches, options.transactional_id)
+            else TransactionalWriter(self._target, options.group, options.transactional_id)
         )
         self._selection = Selection({}, {}, {}, [])
         self._positions: dict[Place, int] = {}
@@ -109,7 +109,7 @@ class Mirror:
                     raise
                 if failed_since is None:
                     failed_since = now
-                    self._report(f"{error}; the mirror begins anew")
+                    self._report(f"{error}; the mirror connects again")
                 stop.wait(RETRY_PAUSE_S)
             after_round(self.progress)
         if failed_since is None:
@@ -120,11 +120,11 @@ class Mirror:
         if not self._options.once and self._now_s() - self._refreshed_s >= self._options.refresh_every_s:
             self._refresh()
         result = self._reader.fetch(self._wanted(), self._selection.source_leaders)
-        queues: dict[Place, deque[Passed]] = {}
+        queues: dict[Place, deque[Forwarded]] = {}
         for place, fetched in result.batches.items():
             self._ends[place] = fetched.end
             if fetched.records:
-                queues[place] = deque(self._batches.forwarded(fetched.records, fetched.aborted))
+                queues[place] = _forwarded(place, fetched)
         is_idle = not queues
         while queues:
             self._writer.write(queues, self._selection.target_leaders, self._acknowledge)
@@ -143,7 +143,7 @@ class Mirror:
             place: at for place, at in self._positions.items() if goal is None or at < goal.get(place, 0)
         }  # fmt: skip
 
-    def _acknowledge(self, place: Place, passed: Passed) -> None:
+    def _acknowledge(self, place: Place, passed: Forwarded) -> None:
         self._positions[place] = passed.next_offset
         self._uncommitted.add(place)
         if passed.data is not None:
@@ -220,3 +220,11 @@ class Mirror:
             )
         self._positions[place] = first
         self._uncommitted.add(place)
+
+
+def _forwarded(place: Place, fetched: FetchedBatches) -> deque[Forwarded]:
+    """What is to be produced of a response; raises MirrorError for damaged batches."""
+    try:
+        return deque(forwarded(fetched.records, fetched.aborted))
+    except RecordsError as error:
+        raise MirrorError(f"partition {place[0]}-{place[1]}: the source has sent damaged records: {error}") from error

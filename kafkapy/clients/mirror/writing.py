@@ -12,9 +12,7 @@ from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import RequestFailedError, check
 from kafkapy.clients.mirror import positions as mirror_positions
 from kafkapy.clients.mirror.common import (
-    BatchFormat,
     MirrorError,
-    Passed,
     Place,
     by_leader,
     by_topic,
@@ -37,6 +35,7 @@ from kafkapy.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
+from kafkapy.records.forward import Forwarded, stamp
 
 DEPTH: Final = 5
 """Requests that may be under way on a connection: brokers keep the sequences of so many batches."""
@@ -44,6 +43,8 @@ PRODUCE_TIMEOUT_MS: Final = 30_000
 TRANSACTION_TIMEOUT_MS: Final = 60_000
 _LEGACY_VERSION: Final = 2
 """The newest version of Produce that takes magic 0 and 1."""
+_ONE_TRANSACTION_VERSION: Final = 3
+"""The newest version of AddPartitionsToTxn that is for one transaction."""
 _FIRST_WITH_EPOCH: Final = 3
 """The first version of InitProducerId by which a producer that is fenced is told so (KIP-360)."""
 _MODULUS: Final = 1 << 31
@@ -51,9 +52,9 @@ _TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIS
 _NOTHING_TO_ABORT: Final = frozenset({ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING})
 _CONCURRENT: Final = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS})
 
-Wave = dict[Place, Passed]
+Wave = dict[Place, Forwarded]
 """At most one batch of each partition, as a Produce request has."""
-Acknowledged = Callable[[Place, Passed], None]
+Acknowledged = Callable[[Place, Forwarded], None]
 
 
 class TargetWriter:
@@ -61,10 +62,9 @@ class TargetWriter:
 
     is_transactional: bool = False
 
-    def __init__(self, client: ClusterClient, group: str, batches: BatchFormat) -> None:
+    def __init__(self, client: ClusterClient, group: str) -> None:
         self._client = client
         self._group = group
-        self._batches = batches
         self._producer_id = self._epoch = -1
         self._sequences: Counter[Place] = Counter()
 
@@ -85,7 +85,7 @@ class TargetWriter:
         return mirror_positions.positions(self._client, self._group)
 
     def write(
-        self, queues: Mapping[Place, deque[Passed]], leaders: dict[Place, int], acknowledged: Acknowledged
+        self, queues: Mapping[Place, deque[Forwarded]], leaders: dict[Place, int], acknowledged: Acknowledged
     ) -> None:  # fmt: skip
         """Produce some of the queued batches with acks=all, and take them from their queues.
 
@@ -117,18 +117,14 @@ class TargetWriter:
         for topic, partitions in by_topic(wave).items():
             data = [PartitionProduceData(index, self._stamped((topic, index), wave)) for index in partitions]
             request.topic_data.append(TopicProduceData(name=topic, partition_data=data))
-        connection = self._client.node(leader)
-        version = connection.version_for(request)
-        connection.post(request, version=min(version, _LEGACY_VERSION) if is_legacy else version)
+        self._client.node(leader).post(request, _LEGACY_VERSION if is_legacy else None)
 
     def _stamped(self, place: Place, wave: Wave) -> memoryview:
         passed = wave[place]
         assert passed.data is not None, "only batches with data are sent"
         if passed.magic == 2:
             sequence = self._sequences[place]
-            self._batches.stamp(
-                passed.data, self._producer_id, self._epoch, sequence, is_transactional=self.is_transactional
-            )
+            stamp(passed.data, self._producer_id, self._epoch, sequence, is_transactional=self.is_transactional)
             self._sequences[place] = (sequence + passed.record_count) % _MODULUS
         return memoryview(passed.data)
 
@@ -146,8 +142,8 @@ class TransactionalWriter(TargetWriter):
 
     is_transactional = True
 
-    def __init__(self, client: ClusterClient, group: str, batches: BatchFormat, transactional_id: str) -> None:
-        super().__init__(client, group, batches)
+    def __init__(self, client: ClusterClient, group: str, transactional_id: str) -> None:
+        super().__init__(client, group)
         self._id = transactional_id
         self._what = f"transactional id {transactional_id}"
         self._added: set[Place] = set()
@@ -198,9 +194,7 @@ class TransactionalWriter(TargetWriter):
 
         def attempt() -> None:
             coordinator = self._client.transaction_coordinator(self._id)
-            version = min(coordinator.version_for(request), 3)
-            coordinator.post(request, version=version)
-            answer = coordinator.take(AddPartitionsToTxnResponse)
+            answer = coordinator.call(request, AddPartitionsToTxnResponse, _ONE_TRANSACTION_VERSION)
             for topic in answer.results_by_topic_v3_and_below:
                 for each in topic.results_by_partition:
                     check_producer(each.partition_error_code, self._what)
@@ -254,7 +248,7 @@ class TransactionalWriter(TargetWriter):
         self._client.retrying(attempt)
 
 
-def _waves(queues: Mapping[Place, deque[Passed]], acknowledged: Acknowledged) -> list[Wave]:
+def _waves(queues: Mapping[Place, deque[Forwarded]], acknowledged: Acknowledged) -> list[Wave]:
     """Take the next batches from the queues: the first wave has the first batch of each, and so on.
 
     A set of magic 0 or 1 has no sequence number, so it is alone under way in its partition.
@@ -276,7 +270,7 @@ def _waves(queues: Mapping[Place, deque[Passed]], acknowledged: Acknowledged) ->
     return [wave for wave in waves if wave]
 
 
-def _check_produced(code: int, message: str | None, place: Place, passed: Passed) -> None:
+def _check_produced(code: int, message: str | None, place: Place, passed: Forwarded) -> None:
     what = f"partition {place[0]}-{place[1]} on the target"
     if code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
         return
