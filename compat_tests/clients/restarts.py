@@ -116,9 +116,18 @@ Clients = Mapping[str, Callable[[], Worker]]
 """How each client is made, by its name; a making may raise MissingToolchainError."""
 
 
-def _started(name: str, make: Callable[[], Worker]) -> Outcome:
+def _made(make: Callable[[], Worker]) -> Worker | BaseException:
     try:
-        client, topic = make(), _topic(name)
+        return make()
+    except (Exception, pytest.skip.Exception) as error:  # noqa: BLE001  (told by the client's own test)
+        return error
+
+
+def _started(name: str, client: Worker | BaseException) -> Outcome:
+    if isinstance(client, BaseException):
+        return client
+    try:
+        topic = _topic(name)
         load = client.start_load(topic)
         try:
             member = client.join(_group(name), topic)
@@ -158,7 +167,8 @@ def outcomes_of(clients: Clients, mortal: Mortal) -> dict[str, Outcome]:
     for topic in topics:
         create_topic(mortal.bootstrap, topic, LOAD_PARTITIONS)
     with ThreadPoolExecutor(len(clients)) as pool:
-        found = dict(zip(clients, pool.map(_started, clients, clients.values()), strict=True))
+        made = list(pool.map(_made, clients.values()))  # some are compiled, which would take long beside the load
+        found = dict(zip(clients, pool.map(_started, clients, made), strict=True))
     _each(found, Busy.goes_on)
     for disturb in disturbances_of(mortal, topics, groups):
         disturb()

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Callable
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from compat_tests.clients.agent import Agent, packed_record, unpacked_record
 from compat_tests.clients.client import KafkaCodeError, Received, Sent
@@ -11,7 +12,6 @@ from compat_tests.data_path.frames import NOW_MS
 from compat_tests.old_clients.clients import CODECS, OldClient
 from compat_tests.process import Broker
 from compat_tests.topics import create_topic
-from kafkapy.clients.cluster import parse_bootstrap
 from kafkapy.clients.simple_consumer import SimpleConsumer, SimpleFetch
 
 pytestmark = [
@@ -141,8 +141,9 @@ def test_kafkapys_simple_consumer_finds_what_the_original_finds(
         sent = {"topic": topic, "records": [packed_record(Sent(b"%d" % at * 600, b"key %d" % at))], "codec": "gzip"}
         old_agent.ask("produce", acks=-1, limit=1 << 20, **sent)
     original = fetched(old_agent, "consume_simple", topic, 3, offset=1)
-    ((host, port),) = parse_bootstrap(broker.bootstrap)
-    with SimpleConsumer(host, port) as consumer:
+    cluster = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(topic, timeout=10)
+    address = cluster.brokers[cluster.topics[topic].partitions[0].leader]
+    with SimpleConsumer(address.host, address.port) as consumer:
         found = consumer.fetch(SimpleFetch(topic, 0, offset=1), max_wait_ms=1000)
         assert [(each.offset, each.key, each.value) for each in found.records] == [
             (each.offset, each.key, each.value) for each in original
