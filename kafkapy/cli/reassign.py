@@ -28,6 +28,7 @@ ALL: Final = "all"
 INTERRUPTED: Final = 130
 """The exit code after Ctrl-C, as shells have it."""
 _MOST_REFUSALS: Final = 5
+_MOST_THREADS: Final = 16
 _HIGHEST_ID: Final = (1 << 31) - 1
 
 
@@ -422,12 +423,22 @@ def _remove_kept_throttle(client: ClusterClient, topics: Sequence[str]) -> list[
 
 def _remove_throttle(client: ClusterClient, topics: Iterable[str], brokers: Iterable[int]) -> None:
     """Remove the limits of topics and brokers; say which brokers keep theirs because they don't answer."""
+    from concurrent.futures import ThreadPoolExecutor
+
     moves.remove_throttle(client, [], topics)
-    with client.with_timeout(client_brokers.TIMEOUT_S) as impatient:
-        for broker in brokers:
+
+    def free(broker: int) -> ClientError | None:
+        with client.with_timeout(client_brokers.TIMEOUT_S) as impatient:
             try:
                 moves.remove_throttle(impatient, [broker], [])
             except ClientError as error:
+                return error
+        return None
+
+    ids = list(brokers)
+    with ThreadPoolExecutor(_MOST_THREADS) as threads:  # all brokers that are silent together take as long as one
+        for broker, error in zip(ids, threads.map(free, ids), strict=True):
+            if error is not None:
                 keys = f"--delete {moves.LEADER_RATE} --delete {moves.FOLLOWER_RATE}"
                 say(
                     f"kafkapy: broker {broker} keeps its limit: {error}. Later: kafkapy configs alter broker {broker}"

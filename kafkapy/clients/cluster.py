@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-from kafkapy.clients.connection import Connection, R
+from kafkapy.clients.connection import CONNECT_TIMEOUT_S, Connection, R
 from kafkapy.clients.errors import ClientError, NoBrokerError, RequestFailedError, check
 from kafkapy.protocol.client_core import Request
 from kafkapy.protocol.constants import TRANSACTIONAL_ID_KEY
@@ -20,6 +20,8 @@ from kafkapy.protocol.messages.metadata import (
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 HIGHEST_PORT: Final = 65_535
+SILENT_S: Final = 3.0
+"""How long one of several bootstrap addresses may be silent before the next one is tried."""
 RETRY_PAUSE_S: Final = 0.05
 RETRIES: Final = 200
 _SOON: Final = frozenset(
@@ -63,8 +65,15 @@ class ClusterClient:
         self._addresses: dict[int, tuple[str, int]] = {}
 
     def with_timeout(self, timeout_s: float) -> "ClusterClient":
-        """Another client of the same cluster, which waits so long for each response."""
-        return ClusterClient(self._bootstrap_text, timeout_s)
+        """Another client of the same cluster, which waits so long for each response.
+
+        It knows the brokers that this one knows, and asks first the one that has answered this one.
+        """
+        other = ClusterClient(self._bootstrap_text, timeout_s)
+        other._addresses = dict(self._addresses)
+        if self._any is not None:
+            other._bootstrap.insert(0, self._any.host_and_port)
+        return other
 
     def __enter__(self) -> Self:
         return self
@@ -83,7 +92,7 @@ class ClusterClient:
 
     def call(self, request: Request, response_class: type[R]) -> R:
         """Send the request to any broker; return the response."""
-        return self._bootstrapped().call(request, response_class)
+        return self.any_broker().call(request, response_class)
 
     def node(self, node_id: int) -> Connection:
         """The connection to one broker."""
@@ -161,15 +170,27 @@ class ClusterClient:
             threading.Event().wait(RETRY_PAUSE_S)
         return attempt()
 
-    def _bootstrapped(self) -> Connection:
+    def any_broker(self) -> Connection:
+        """The connection to any broker that answers, the same for all requests until ``close``."""
         problems = []
-        addresses = dict.fromkeys([*self._bootstrap, *self._addresses.values()])
+        addresses = list(dict.fromkeys([*self._bootstrap, *self._addresses.values()]))
         for host, port in addresses if self._any is None else ():
             try:
-                self._any = Connection(host, port, self._timeout_s)
+                self._any = self._opened(host, port, is_last=(host, port) == addresses[-1])
                 break
             except NoBrokerError as error:
                 problems.append(str(error))
         if self._any is None:
             raise NoBrokerError("; ".join(problems))
         return self._any
+
+    def _opened(self, host: str, port: int, *, is_last: bool) -> Connection:
+        """A connection to a broker that answers; where there are other addresses this must not take long."""
+        timeout_s = CONNECT_TIMEOUT_S if is_last else SILENT_S
+        connection = Connection(host, port, self._timeout_s, connect_timeout_s=timeout_s)
+        try:
+            connection.open(timeout_s)
+        except ClientError:
+            connection.close()
+            raise
+        return connection

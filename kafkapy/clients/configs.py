@@ -30,7 +30,7 @@ DELETE: Final = 1
 
 def _serving(client: ClusterClient, kind: str, name: str) -> Connection:
     """The connection to the broker with that id, which answers for itself only, or to any broker for the rest."""
-    return client.node(int(name)) if kind == "broker" and name.isdecimal() else client.node(client.node_ids()[0])
+    return client.node(int(name)) if kind == "broker" and name.isdecimal() else client.any_broker()
 
 
 def describe(

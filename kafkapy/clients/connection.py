@@ -18,7 +18,7 @@ CLIENT_ID: Final = "kafkapy-cli"
 READ_SIZE: Final = 1 << 18
 """Bytes of one read from the socket."""
 CONNECT_TIMEOUT_S: Final = 10.0
-"""The longest wait for a connection, also where a response may take longer."""
+"""The longest wait for a connection, and for the first response, also where a later response may take longer."""
 
 # Above these versions the message has topic ids in place of names, or lists of groups or keys in place of one.
 _HIGHEST: Final = {
@@ -38,13 +38,17 @@ R = TypeVar("R", bound=Message)
 class Connection:
     """A socket to ``host:port``; every method raises NoBrokerError when the connection is lost."""
 
-    def __init__(self, host: str, port: int, timeout_s: float = 10.0) -> None:
+    def __init__(
+        self, host: str, port: int, timeout_s: float = 10.0, *, connect_timeout_s: float = CONNECT_TIMEOUT_S
+    ) -> None:
+        self.host_and_port: Final = (host, port)
         self.address: Final = f"{host}:{port}"
         self._core = ClientCore(CLIENT_ID, highest=_HIGHEST)
         try:
-            self._socket = socket.create_connection((host, port), min(timeout_s, CONNECT_TIMEOUT_S))
+            self._socket = socket.create_connection((host, port), min(timeout_s, connect_timeout_s))
         except OSError as error:
             raise NoBrokerError(f"no broker answers at {self.address}: {error.strerror or error}") from error
+        self._timeout_s = timeout_s
         self._socket.settimeout(timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -86,8 +90,7 @@ class Connection:
 
         Raises ClientError if there is none.
         """
-        if not self._core.has_negotiated:
-            self._open(self._core.negotiate())
+        self.open()
         try:
             return self._core.version_of(request, at_most)
         except UnsupportedVersion:
@@ -96,7 +99,23 @@ class Connection:
                 f"the broker at {self.address} does not serve {name} in a version that kafkapy supports"
             ) from None
 
-    def _open(self, handshake: Handshake) -> None:
+    def open(self, timeout_s: float = CONNECT_TIMEOUT_S) -> None:
+        """Agree on versions with the broker, unless that is done; each response may take so long, or less.
+
+        A broker answers this at once, however long its other responses take: one that doesn't is stopped or cut off.
+        """
+        if not self._core.has_negotiated:
+            self._set_timeout(min(timeout_s, self._timeout_s))
+            self._shake_hands(self._core.negotiate())
+            self._set_timeout(self._timeout_s)
+
+    def _set_timeout(self, timeout_s: float) -> None:
+        try:
+            self._socket.settimeout(timeout_s)
+        except OSError as error:  # the socket is closed
+            raise self._broken(error) from error
+
+    def _shake_hands(self, handshake: Handshake) -> None:
         try:
             question = next(handshake)
             while True:
@@ -128,7 +147,10 @@ class Connection:
         try:
             self._socket.sendall(data)
         except OSError as error:
-            raise NoBrokerError(f"the connection to {self.address} broke: {error.strerror or error}") from error
+            raise self._broken(error) from error
+
+    def _broken(self, error: OSError) -> NoBrokerError:
+        return NoBrokerError(f"the connection to {self.address} broke: {error.strerror or error}")
 
     def _receive(self) -> bytes:
         try:

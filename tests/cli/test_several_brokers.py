@@ -1,6 +1,7 @@
 """``kafkapy brokers``, ``topics reassign`` and ``topics elect`` on several brokers."""
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -225,6 +226,38 @@ def test_a_cancelled_move_loses_its_limit(
     cluster.brokers[2].resume()
     words = ("configs", "alter", "broker", "2", "--delete", LEADER_RATE, "--delete", FOLLOWER_RATE)
     assert run(*words).code == 0
+
+
+def test_all_brokers_lose_their_limit_at_the_same_time(
+    cluster: Cluster, run: Run, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.separate([2])
+    assert (
+        run(
+            "topics", "reassign", "--plan", _plan(tmp_path, topic, [2, 0]), "--yes", "--no-wait", "--throttle", "1"
+        ).code
+        == 0
+    )
+    together = threading.Barrier(3, timeout=30)
+    remove_throttle = reassign.moves.remove_throttle
+
+    def remove(client: ClusterClient, brokers: list[int], topics: Any) -> None:
+        if brokers:
+            together.wait()
+        remove_throttle(client, brokers, topics)
+
+    monkeypatch.setattr(reassign.moves, "remove_throttle", remove)
+    cancelled = run("topics", "reassign", "--cancel", "--yes")
+    assert (cancelled.code, cancelled.err) == (0, "")
+    assert not {LEADER_RATE, FOLLOWER_RATE} & {row["key"] for row in _json(run, "configs", "describe", "broker", "2")}
+
+
+def test_a_topic_is_described_while_the_first_broker_is_silent(
+    cluster: Cluster, run: Run, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafkapy.clients.cluster.SILENT_S", 0.2)
+    cluster.brokers[0].pause()
+    assert _json(run, "configs", "describe", "topic", topic) == []
 
 
 def test_a_move_that_has_ended_loses_its_limit(run: Run, topic: str, tmp_path: Path) -> None:

@@ -30,6 +30,19 @@ def test_the_first_address_that_answers_is_taken(bootstrap: str) -> None:
         assert client.controller() is client.node(0)
 
 
+def test_an_address_that_is_silent_does_not_hide_the_next_one(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "SILENT_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.setblocking(False)
+        with ClusterClient(f"127.0.0.1:{silent.getsockname()[1]},{bootstrap}") as client:
+            assert client.node_ids() == [0]
+            silent.accept()[0].close()
+            with client.with_timeout(5.0) as other:
+                assert other.node_ids() == [0]
+            with pytest.raises(BlockingIOError):
+                silent.accept()
+
+
 def test_the_error_names_each_address_that_does_not_answer() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         dead = server.getsockname()[1]
