@@ -11,7 +11,7 @@ from typing import Final, Self, TypeVar
 
 from kafkapy.clients.errors import ClientError, NoBrokerError
 from kafkapy.protocol.api_keys import ApiKey
-from kafkapy.protocol.client_core import ClientCore, Handshake, Request
+from kafkapy.protocol.client_core import ClientCore, Handshake, OtherProtocol, Request
 from kafkapy.protocol.message import Message, ProtocolError, UnsupportedVersion
 
 CLIENT_ID: Final = "kafkapy-cli"
@@ -138,6 +138,9 @@ class Connection:
         return response
 
     def _no_broker(self, error: ProtocolError) -> ClientError:
+        if isinstance(error, OtherProtocol):
+            what = f"{self.address} speaks {error.name}, not Kafka's protocol"
+            return ClientError(f"{what}: give the address of a broker's plaintext listener")
         return ClientError(f"{self.address} does not answer as a Kafka broker: {error}")
 
     def _write(self, request: Request, version: int, *, has_response: bool = True) -> None:
@@ -155,8 +158,18 @@ class Connection:
     def _receive(self) -> bytes:
         try:
             piece = self._socket.recv(READ_SIZE)
+        except TimeoutError as error:
+            raise NoBrokerError(self._silence()) from error
         except OSError as error:
             raise NoBrokerError(f"{self.address} does not answer: {error.strerror or error}") from error
         if not piece:
             raise NoBrokerError(f"the broker at {self.address} closed the connection")
         return piece
+
+    def _silence(self) -> str:
+        if self._core.has_negotiated:
+            return f"{self.address} does not answer: timed out"
+        return (
+            f"{self.address} does not answer: something listens there, but has given no Kafka answer within"
+            f" {self._socket.gettimeout():g} s. The broker is stopped or cut off, or this is no listener of a broker"
+        )

@@ -37,6 +37,10 @@ DECODED_VALUES: Final = 100_000_000
 """Maximum number of values in a response, see ``Reader``."""
 
 _PREFIX: Final = struct.Struct(">i")
+_OTHER_PROTOCOLS: Final = MappingProxyType({
+    b"HTTP": "HTTP", b"SSH-": "SSH", b"\x15\x03\x01\0": "TLS", b"\x15\x03\x03\0": "TLS"
+})  # fmt: skip
+"""The first bytes of answers in other protocols to bytes that are none of theirs; of TLS: an alert."""
 _NO_LIMITS: Final[Mapping[ApiKey, int]] = MappingProxyType({})
 
 _BROKER_WAITS_BELOW: Final = {
@@ -52,6 +56,14 @@ _BROKER_WAITS_BELOW: Final = {
     ApiKey.DELETE_GROUPS: 1,
 }  # fmt: skip
 """The first version of an API in which the client has to wait; before it the broker delayed the response (KIP-219)."""
+
+
+class OtherProtocol(FrameTooLarge):
+    """The peer answers in another protocol; as the size of a response its first bytes are too large."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"it speaks {name}, not Kafka's protocol")
+        self.name = name
 
 
 class Request(Protocol):
@@ -198,6 +210,8 @@ class ClientCore:
     def _begin_frame(self, size: int) -> None:
         if size < 0:
             self._failure = InvalidFrameLength(f"a response of {size} bytes")
+        elif size > self._max_response_size and (name := _OTHER_PROTOCOLS.get(bytes(self._prefix))):
+            self._failure = OtherProtocol(name)
         elif size > self._max_response_size:
             self._failure = FrameTooLarge(f"a response of {size} bytes, at most {self._max_response_size} are allowed")
         else:

@@ -49,6 +49,8 @@ class Head(NamedTuple):
 
 def read_head(data: bytes | bytearray) -> Head | None:
     """The head of the request that ``data`` begins with, None until all of it is there. Raises ``HttpError``."""
+    if data and not data[:1].isalpha():  # such as a Kafka client, which would wait for an answer in vain
+        raise HttpError(HTTPStatus.BAD_REQUEST, "this is no HTTP/1 request")
     end = data.find(b"\r\n\r\n")
     if end < 0 or end > MOST_HEADER_BYTES:
         if len(data) > MOST_HEADER_BYTES:

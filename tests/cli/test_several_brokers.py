@@ -121,7 +121,8 @@ def test_a_broker_that_is_silent_does_not_hide_the_others(
     assert [row["log_dirs"] is None for row in json.loads(ran.out)] == [False, False, False, True]
     assert ran.err == (
         f"kafkapy: broker 3 does not report its log directories: {cluster.brokers[3].bootstrap} does not answer: "
-        "timed out\n"
+        "something listens there, but has given no Kafka answer within 0.2 s. The broker is stopped or cut "
+        "off, or this is no listener of a broker\n"
     )
 
 

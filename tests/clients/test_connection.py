@@ -61,7 +61,10 @@ def test_an_api_that_the_broker_does_not_serve(apis: list[tuple[int, int, int]])
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not answer as a Kafka broker: a response of 1213486160 bytes"),
+        (
+            b"HTTP/1.1 400 Bad Request\r\n\r\n",
+            "speaks HTTP, not Kafka's protocol: give the address of a broker's plaintext listener",
+        ),
         (struct.pack(">i", -1), "a response of -1 bytes"),
         (_frame(b"\0"), "does not answer as a Kafka broker"),
     ],
@@ -115,9 +118,21 @@ def test_a_broker_that_never_answers() -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         Connection("127.0.0.1", server.getsockname()[1], timeout_s=0.05) as connection,
-        pytest.raises(NoBrokerError, match="does not answer: timed out"),
+        pytest.raises(NoBrokerError, match=r"something listens there, .* within 0\.05 s.* no listener of a broker"),
     ):
         connection.call(ListGroupsRequest(), ListGroupsResponse)
+
+
+def test_a_broker_that_answers_only_the_first_request() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        Connection("127.0.0.1", server.getsockname()[1], timeout_s=0.5) as connection,
+    ):
+        accepted, _ = server.accept()
+        with accepted:
+            accepted.sendall(_versions((16, 0, 2)))
+            with pytest.raises(NoBrokerError, match="does not answer: timed out"):
+                connection.call(ListGroupsRequest(), ListGroupsResponse)
 
 
 def test_sending_into_a_closed_connection() -> None:

@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 
 from kafkapy.protocol.api_keys import ApiKey
-from kafkapy.protocol.client_core import ClientCore
+from kafkapy.protocol.client_core import ClientCore, OtherProtocol
 from kafkapy.protocol.framing import FrameTooLarge, InvalidFrameLength
 from kafkapy.protocol.headers import read_request_header, write_response_header
 from kafkapy.protocol.message import InvalidValue, Message, ProtocolError, UnsupportedVersion
@@ -103,7 +103,9 @@ def test_a_request_without_response_takes_no_place_in_the_order() -> None:
         (struct.pack(">i", 3) + b"abc", ProtocolError, None),
         (struct.pack(">i", -1), InvalidFrameLength, "-1 bytes"),
         (struct.pack(">i", 1001), FrameTooLarge, "1001 bytes, at most 1000"),
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", FrameTooLarge, "1213486160 bytes"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", OtherProtocol, "it speaks HTTP, not Kafka's protocol"),
+        (b"\x15\x03\x01\0\x02\x02\x46", OtherProtocol, "it speaks TLS"),
+        (b"HTTX", FrameTooLarge, "1213486168 bytes"),
         (struct.pack(">ii", 40, 1) + b"\xff" * 36, ProtocolError, None),
         (struct.pack(">iib", 12, 1, 0) + bytes(7) + b"\x01", ProtocolError, None),
         (response_frame(ApiKey.LIST_GROUPS, 4, 1, GROUPS)[4:], ProtocolError, None),

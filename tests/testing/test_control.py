@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from kafkapy.clients.cluster import ClusterClient
+from kafkapy.clients.errors import ClientError
 from kafkapy.network.listener import ListenError
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkapy.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -32,6 +34,22 @@ def _ask(port: int, method: str, path: str, body: Any = None, **headers: str) ->
     answer = response.status, response.headers["Content-Type"], response.read().decode()
     connection.close()
     return answer
+
+
+def test_a_kafka_client_is_told_at_once_that_this_is_http() -> None:
+    async def scenario() -> None:
+        port = ControlPort(_controlled())
+        await port.start()
+
+        def ask() -> None:
+            with ClusterClient(f"127.0.0.1:{port.port}") as client:
+                client.metadata()
+
+        with pytest.raises(ClientError, match=rf"127\.0\.0\.1:{port.port} speaks HTTP, not Kafka's protocol"):
+            await asyncio.to_thread(ask)
+        await port.stop()
+
+    run(scenario())
 
 
 def test_faults_and_clock_are_controlled_over_the_port(tmp_path: Path) -> None:
@@ -108,7 +126,7 @@ def test_a_request_that_is_too_large_is_refused_and_not_kept() -> None:
         await port.start()
         large = b"POST /faults HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\n" + bytes(1 << 20)
         assert (await asyncio.to_thread(_raw, port.port, large)).startswith(b"HTTP/1.1 413 ")
-        assert (await asyncio.to_thread(_raw, port.port, bytes(1 << 20))).startswith(b"HTTP/1.1 431 ")
+        assert (await asyncio.to_thread(_raw, port.port, b"G" * (1 << 20))).startswith(b"HTTP/1.1 431 ")
         pipelined = b"GET /clock HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2
         assert (await asyncio.to_thread(_raw, port.port, pipelined)).count(b"HTTP/1.1") == 1
         await port.stop()

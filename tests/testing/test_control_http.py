@@ -41,6 +41,7 @@ def test_a_request_is_read_when_it_is_complete() -> None:
     [
         (b"x" * (MOST_HEADER_BYTES + 1), 431, "the headers are more than 16384 bytes"),
         (b"\x16\x03\x01\r\n\r\n", 400, "this is no HTTP/1 request"),
+        (b"\0\0\0\x17\0\x12\0\0", 400, "this is no HTTP/1 request"),
         (b"GET / HTTP/2\r\n\r\n", 400, "this is no HTTP/1 request"),
         (b"GET / HTTP/1.1\r\nno colon\r\n\r\n", 400, "the header line 'no colon' is broken or there twice"),
         (b"GET / HTTP/1.1\r\nHost: a\r\nhost: b\r\n\r\n", 400, "the header line 'host: b' is broken or there twice"),
