@@ -353,7 +353,7 @@ def _execute(client: ClusterClient, before: Assignment, changed: Assignment, how
 
 
 def _wait(client: ClusterClient, started: Assignment) -> None:
-    """Wait until none of these partitions moves; a bar shows how many are done."""
+    """Wait until none of these partitions moves; a bar shows how many are done, and the next that are not."""
     pause = threading.Event()
     silent = 0
     with ExitStack() as stack:
@@ -361,7 +361,7 @@ def _wait(client: ClusterClient, started: Assignment) -> None:
         task = None if bar is None else bar.add_task("moving", total=len(started))
         while True:
             try:
-                left = sum(place in started for place in moves.moving(client))
+                left = [place for place in moves.moving(client) if place in started]
             except NoBrokerError:  # the controller may have ended; another one takes over
                 silent += 1
                 if silent > PATIENCE_LOOKS:
@@ -370,7 +370,7 @@ def _wait(client: ClusterClient, started: Assignment) -> None:
             else:
                 silent = 0
                 if bar is not None and task is not None:
-                    bar.update(task, completed=len(started) - left)
+                    bar.update(task, description=f"moving {_named(left)}".rstrip(), completed=len(started) - len(left))
                 if not left:
                     return
             pause.wait(LOOK_EVERY_S)

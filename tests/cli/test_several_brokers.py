@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -278,6 +279,8 @@ def test_the_command_waits_for_the_end_and_shows_progress(
 ) -> None:
     cluster.brokers[3].pause()
     monkeypatch.setattr(reassign, "shows_progress", lambda: True)
+    bar = MagicMock()
+    monkeypatch.setattr("kafkapy.cli.output.progress", lambda: bar)
     asked: list[int] = []
     moving = reassign.moves.moving
 
@@ -293,6 +296,9 @@ def test_the_command_waits_for_the_end_and_shows_progress(
     moved = run("topics", "reassign", "--plan", _plan(tmp_path, topic, [3, 0]), "--yes")
     assert "moved: 1 partition" in moved.out
     assert len(asked) >= 5
+    shown = [call.kwargs for call in bar.__enter__().update.call_args_list]
+    assert shown[0] == {"description": f"moving {topic}-0", "completed": 0}
+    assert shown[-1] == {"description": "moving", "completed": 1}
     assert _replicas(cluster, topic) == [[3, 0], [1, 0]]
 
 
