@@ -5,7 +5,11 @@
     NonExistent   the partition is not assigned, or its topic has been deleted
     New           it is assigned and has never had a leader: the store holds no state of it
     Online        the store names a leader that is alive
-    Offline       its leader is not alive, and no replica may lead instead
+    Offline       it has had a leader, which is not alive any more, and has no other one yet: for the moment before
+                  an election, or for longer if no live replica may lead
+
+A partition that stays Offline can't be read or written. It is Online again after the next election that finds a
+leader: when a broker joins or another one fails, or when an unclean election is requested.
 
 **Order of events** when a partition gets its first leader:
 
@@ -21,8 +25,7 @@
 (``elections.py``: pure functions), writes it with the next leader epoch and the version of that state, and sends the
 same two requests. If the store has another version, because a leader with an older protocol has changed its in-sync
 replicas itself, the state is read and the election repeated; the same if no leader can be elected by the known state.
-A partition without an elected leader stays as it is; if it is Offline, the next broker that joins triggers another
-election.
+A partition without an elected leader stays as it is.
 
 **What a crash leaves.** The store is always ahead of the brokers, so the next controller loads it and continues:
 
