@@ -143,7 +143,7 @@ def test_kafkapys_simple_consumer_finds_what_the_original_finds(
     original = fetched(old_agent, "consume_simple", topic, 3, offset=1)
     cluster = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(topic, timeout=10)
     address = cluster.brokers[cluster.topics[topic].partitions[0].leader]
-    with SimpleConsumer(address.host, address.port) as consumer:
+    with SimpleConsumer(str(address.host), address.port) as consumer:
         found = consumer.fetch(SimpleFetch(topic, 0, offset=1), max_wait_ms=1000)
         assert [(each.offset, each.key, each.value) for each in found.records] == [
             (each.offset, each.key, each.value) for each in original
