@@ -1,1 +1,4 @@
-"""The command line's clients for any Kafka broker; of kafkapy they import only ``protocol``."""
+"""Clients for any Kafka broker: the command line's, and those of Kafka's original design for users.
+
+Of kafkapy they import only ``protocol``, ``records`` and the clock.
+"""

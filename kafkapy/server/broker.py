@@ -427,6 +427,11 @@ class BrokerServer:
             await store.open(identity.cluster_id if identity is not None else None)
         return store.session()
 
+    def new_store_session(self) -> MetadataStore | None:
+        """Another session of the embedded store, for clients in this process; None with a ZooKeeper."""
+        store = self._shared_store or self._own_store
+        return None if store is None else store.session()
+
     async def _open_zookeeper(self) -> MetadataStore:
         from kafkapy.metadata.zookeeper import open_zookeeper
 

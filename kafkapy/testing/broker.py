@@ -2,7 +2,7 @@
 
 from collections.abc import Coroutine, Mapping
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from kafkapy.records.record import Headers, Record
 from kafkapy.testing.errors import BrokerNotRunningError
@@ -11,6 +11,9 @@ from kafkapy.testing.loop_thread import LoopThread
 from kafkapy.testing.records import RecordSelection, TopicRecord
 from kafkapy.testing.surface import HostedSurface
 from kafkapy.types import NO_TIMESTAMP, TopicPartition
+
+if TYPE_CHECKING:
+    from kafkapy.testing.registry import EmbeddedRegistry
 
 T = TypeVar("T")
 
@@ -80,6 +83,17 @@ class Broker(HostedSurface):
                 thread.call(self._host.close(), LIMIT_S)
             finally:
                 thread.close()
+
+    def registry(self) -> "EmbeddedRegistry":
+        """A session of the broker's own metadata tree, in place of one with a ZooKeeper.
+
+        A ``ConsumerConnector`` or an original producer (``docs/original_clients.md``) takes one as its ``registry``,
+        and closes it. It ends with the broker, also at a restart.
+        """
+        from kafkapy.testing.registry import EmbeddedRegistry  # few tests need it
+
+        session = self._call(self._host.new_store_session())
+        return EmbeddedRegistry(session, self._call)
 
     # topics, records, groups
 

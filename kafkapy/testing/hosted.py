@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 from kafkapy.clock import SystemClock
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.metadata.embedded import EmbeddedStore
+from kafkapy.metadata.store import MetadataStore
 from kafkapy.network.session import Session
 from kafkapy.server import ephemeral
 from kafkapy.server.broker import START_FAILURES, BrokerServer
 from kafkapy.server.context import Services
 from kafkapy.server.dispatch import LocalRequests
 from kafkapy.server.interception import Hooks
-from kafkapy.testing.errors import BrokerNotRunningError, BrokerStartError
+from kafkapy.testing.errors import BrokerNotRunningError, BrokerStartError, TestingError
 from kafkapy.testing.faults import Faults
 from kafkapy.testing.moving_clock import MovingClock
 from kafkapy.testing.port import HOST, ReservedPort
@@ -101,6 +102,15 @@ class HostedBroker:
         if self._server is None:
             raise BrokerNotRunningError("the broker is stopped: start() or restart() it first")
         return self._server.services
+
+    async def new_store_session(self) -> MetadataStore:
+        """A session of the broker's metadata store; raises ``BrokerNotRunningError``, and ``TestingError``."""
+        if self._server is None:
+            raise BrokerNotRunningError("the broker is stopped: start() or restart() it first")
+        session = self._server.new_store_session()
+        if session is None:
+            raise TestingError("the broker's metadata are in a ZooKeeper: connect to zookeeper.connect instead")
+        return session
 
     # topics
 

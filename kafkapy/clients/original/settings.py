@@ -1,0 +1,131 @@
+"""The settings of the original clients, by the names and with the defaults that Kafka 0.8.2 documents."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Self
+
+from kafkapy.clients.errors import ClientError
+
+LONGEST_MS: Final = 2**31 - 1
+
+
+class SettingsError(ClientError):
+    """A setting that is missing, unknown, or has a value that it can't have."""
+
+
+class Properties:
+    """Reads settings by name from texts, and knows which names nobody has asked for."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._left = dict(given)
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """The text of a setting; raises SettingsError if it has no default and is not given."""
+        found = self._left.pop(name, default)
+        if found is None:
+            raise SettingsError(f"{name} is missing: give it a value")
+        return found
+
+    def number(self, name: str, default: int, least: int = 0) -> int:
+        """A whole number from ``least`` to 2147483647."""
+        text = self.text(name, str(default))
+        try:
+            value = int(text)
+        except ValueError:
+            raise SettingsError(f"{name}={text!r}: it must be a whole number") from None
+        if not least <= value <= LONGEST_MS:
+            raise SettingsError(f"{name}={text!r}: it must be from {least} to {LONGEST_MS}")
+        return value
+
+    def choice(self, name: str, default: str, *allowed: str) -> str:
+        """One of some words."""
+        text = self.text(name, default)
+        if text not in allowed:
+            raise SettingsError(f"{name}={text!r}: it must be one of {', '.join(allowed)}")
+        return text
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """``true`` or ``false``."""
+        return self.choice(name, "true" if default else "false", "true", "false") == "true"
+
+    def end(self) -> None:
+        """Raise SettingsError for names that are no settings."""
+        if self._left:
+            raise SettingsError(f"unknown settings: {', '.join(sorted(self._left))}")
+
+
+@dataclass(frozen=True)
+class ZooKeeperConnectSettings:
+    """``zookeeper.connect`` (``host:port,…/chroot``) and the two time-outs (ms)."""
+
+    connect: str
+    session_timeout_ms: int
+    connection_timeout_ms: int
+
+    @classmethod
+    def read(cls, properties: Properties) -> Self:
+        """From ``zookeeper.…``; raises SettingsError."""
+        session_timeout_ms = properties.number("zookeeper.session.timeout.ms", 6_000, least=1)
+        return cls(
+            properties.text("zookeeper.connect", ""),
+            session_timeout_ms,
+            properties.number("zookeeper.connection.timeout.ms", session_timeout_ms, least=1),
+        )
+
+
+@dataclass(frozen=True)
+class ConsumerConnectorSettings:
+    """The settings of a consumer connector; a field has the name of its setting, times are in ms, sizes in bytes."""
+
+    zookeeper: ZooKeeperConnectSettings
+    group_id: str
+    consumer_id: str | None
+    auto_commit_enable: bool
+    auto_commit_interval_ms: int
+    auto_offset_reset: str
+    consumer_timeout_ms: int
+    """The longest wait for a record; -1 waits for ever."""
+    exclude_internal_topics: bool
+    fetch_message_max_bytes: int
+    fetch_min_bytes: int
+    fetch_wait_max_ms: int
+    queued_max_message_chunks: int
+    rebalance_max_retries: int
+    rebalance_backoff_ms: int
+    refresh_leader_backoff_ms: int
+    socket_timeout_ms: int
+    offsets_storage: str
+    dual_commit_enabled: bool
+    offsets_commit_max_retries: int
+
+    @classmethod
+    def from_properties(cls, given: Mapping[str, str]) -> Self:
+        """Read Kafka's names; raises SettingsError."""
+        properties = Properties(given)
+        storage = properties.choice("offsets.storage", "zookeeper", "zookeeper", "kafka")
+        consumer_id = properties.text("consumer.id", "")
+        settings = cls(
+            zookeeper=ZooKeeperConnectSettings.read(properties),
+            group_id=properties.text("group.id"),
+            consumer_id=consumer_id or None,
+            auto_commit_enable=properties.flag("auto.commit.enable", default=True),
+            auto_commit_interval_ms=properties.number("auto.commit.interval.ms", 60_000, least=1),
+            auto_offset_reset=properties.choice("auto.offset.reset", "largest", "smallest", "largest"),
+            consumer_timeout_ms=properties.number("consumer.timeout.ms", -1, least=-1),
+            exclude_internal_topics=properties.flag("exclude.internal.topics", default=True),
+            fetch_message_max_bytes=properties.number("fetch.message.max.bytes", 1 << 20, least=1),
+            fetch_min_bytes=properties.number("fetch.min.bytes", 1),
+            fetch_wait_max_ms=properties.number("fetch.wait.max.ms", 100),
+            queued_max_message_chunks=properties.number("queued.max.message.chunks", 2, least=1),
+            rebalance_max_retries=properties.number("rebalance.max.retries", 4, least=1),
+            rebalance_backoff_ms=properties.number("rebalance.backoff.ms", 2_000),
+            refresh_leader_backoff_ms=properties.number("refresh.leader.backoff.ms", 200),
+            socket_timeout_ms=properties.number("socket.timeout.ms", 30_000, least=1),
+            offsets_storage=storage,
+            dual_commit_enabled=properties.flag("dual.commit.enabled", default=storage == "kafka"),
+            offsets_commit_max_retries=properties.number("offsets.commit.max.retries", 5),
+        )
+        properties.end()
+        if not settings.group_id or "/" in settings.group_id:
+            raise SettingsError(f"group.id={settings.group_id!r}: it must not be empty, nor contain '/'")
+        return settings

@@ -1,0 +1,295 @@
+"""Consumer connectors on a broker in this process, with its own metadata tree as their registry."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kafkapy.clients.original.consumer_connector import ConsumerConnector, ConsumerRebalanceFailedError
+from kafkapy.clients.original.registry import Registry, RegistryError
+from kafkapy.clients.original.settings import SettingsError
+from kafkapy.clients.original.streams import ConsumerTimeoutError, KafkaStream, MessageAndMetadata, OwnedPartition
+from kafkapy.clients.original.subscription import SubscriptionError, TopicFilter
+from kafkapy.records.errors import CorruptRecordError
+from kafkapy.records.record import Record, encode_batch
+from kafkapy.testing.broker import Broker
+
+SETTINGS = {
+    "auto.offset.reset": "smallest",
+    "consumer.timeout.ms": "5000",
+    "rebalance.backoff.ms": "20",
+    "rebalance.max.retries": "100",
+    "fetch.wait.max.ms": "20",
+    "refresh.leader.backoff.ms": "20",
+}
+Connect = Callable[..., ConsumerConnector]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker({"offsets.topic.num.partitions": 2}) as running:
+        yield running
+
+
+@pytest.fixture
+def registry(broker: Broker) -> Iterator[Registry]:
+    found = broker.registry()
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def connect(broker: Broker) -> Iterator[Connect]:
+    made: list[ConsumerConnector] = []
+
+    def start(group: str, **settings: str) -> ConsumerConnector:
+        given = {"group.id": group, **SETTINGS, **{name.replace("_", "."): settings[name] for name in settings}}
+        made.append(ConsumerConnector(given, registry=broker.registry()))
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.shutdown()
+
+
+def fill(broker: Broker, topic: str, partitions: int, records: int, first: int = 0) -> None:
+    """Make the topic unless it exists; records with numbers as values, in turn to the partitions."""
+    if topic not in broker.topics():
+        broker.create_topic(topic, partitions)
+    for number in range(first, first + records):
+        broker.produce(topic, b"%d" % number, partition=number % partitions)
+
+
+def take(stream: KafkaStream, count: int) -> list[MessageAndMetadata]:
+    return [next(stream) for _ in range(count)]
+
+
+def until(condition: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if condition():
+            return
+        threading.Event().wait(0.01)
+    raise AssertionError("not within 10 s")
+
+
+def test_streams_get_whole_partitions_with_decoded_records(broker: Broker, connect: Connect) -> None:
+    fill(broker, "decoded", 2, 10)
+    streams = connect("decoded").create_message_streams({"decoded": 2}, value_decoder=int)["decoded"]
+    for number, stream in enumerate(streams):
+        found = take(stream, 5)
+        assert [(each.topic, each.partition, each.offset) for each in found] == [
+            ("decoded", number, offset) for offset in range(5)
+        ]
+        assert [each.message for each in found] == list(range(number, 10, 2))
+        assert {each.key for each in found} == {None}
+
+
+def test_the_registry_is_laid_out_as_by_the_original(broker: Broker, connect: Connect, registry: Registry) -> None:
+    fill(broker, "laid-out", 2, 2)
+    consumer = connect("laid-out", consumer_id="me")
+    (stream,) = consumer.create_message_streams({"laid-out": 1})["laid-out"]
+    take(stream, 2)
+    consumer.commit_offsets()
+    assert consumer.consumer_id == "laid-out_me"
+    content = json.loads(registry.get("/consumers/laid-out/ids/laid-out_me") or b"")
+    assert content.pop("timestamp").isdecimal()
+    assert content == {"version": 1, "subscription": {"laid-out": 1}, "pattern": "static"}
+    for partition in ("0", "1"):
+        assert registry.get(f"/consumers/laid-out/owners/laid-out/{partition}") == b"laid-out_me-0"
+        assert registry.get(f"/consumers/laid-out/offsets/laid-out/{partition}") == b"1"
+    consumer.shutdown()
+    assert registry.children("/consumers/laid-out/ids") == []
+    assert registry.children("/consumers/laid-out/owners/laid-out") == []
+
+
+def test_a_group_shares_partitions_and_continues_where_the_last_owner_was(broker: Broker, connect: Connect) -> None:
+    fill(broker, "shared", 4, 40)
+    first, second = connect("shared"), connect("shared")
+    (one,) = first.create_message_streams({"shared": 1})["shared"]
+    before = take(one, 23)
+    (two,) = second.create_message_streams({"shared": 1})["shared"]
+    until(lambda: len(first.owned) == len(second.owned) == 2)
+    assert sorted(first.owned + second.owned) == [("shared", partition) for partition in range(4)]
+    places = [(each.partition, each.offset) for each in before]
+    left = {consumer: [place for _, place in consumer.owned] for consumer in (first, second)}
+    for consumer, stream in ((first, one), (second, two)):
+        count = sum(10 - sum(partition == place for place, _ in places) for partition in left[consumer])
+        places += [(each.partition, each.offset) for each in take(stream, count)]
+    assert sorted(places) == [(partition, offset) for partition in range(4) for offset in range(10)]
+    second.shutdown()
+    until(lambda: len(first.owned) == 4)
+    assert list(two) == []
+    fill(broker, "shared", 4, 4, first=40)
+    assert sorted(each.partition for each in take(one, 4)) == [0, 1, 2, 3]
+
+
+def test_lists_of_topics_follow_new_topics_and_partitions(broker: Broker, connect: Connect) -> None:
+    fill(broker, "listed-a", 1, 1)
+    fill(broker, "unlisted", 1, 1)
+    consumer = connect("lists")
+    (stream,) = consumer.create_message_streams_by_filter(TopicFilter.white_list("listed-.*"))
+    assert next(stream).topic == "listed-a"
+    fill(broker, "listed-b", 2, 2)
+    assert {(each.topic, each.partition) for each in take(stream, 2)} == {("listed-b", 0), ("listed-b", 1)}
+    assert consumer.owned == [("listed-a", 0), ("listed-b", 0), ("listed-b", 1)]
+
+
+def test_a_topic_may_come_later(broker: Broker, connect: Connect) -> None:
+    (stream,) = connect("later").create_message_streams({"later": 1})["later"]
+    fill(broker, "later", 1, 1)
+    assert next(stream).message == b"0"
+
+
+def test_without_a_committed_offset_largest_starts_at_the_end(broker: Broker, connect: Connect) -> None:
+    fill(broker, "end", 1, 3)
+    consumer = connect("end", auto_offset_reset="largest", consumer_timeout_ms="100")
+    (stream,) = consumer.create_message_streams({"end": 1})["end"]
+    with pytest.raises(ConsumerTimeoutError):
+        next(stream)
+    fill(broker, "end", 1, 1, first=3)
+    assert next(stream).offset == 3
+
+
+def test_an_offset_that_the_log_does_not_have_is_reset(broker: Broker, connect: Connect, registry: Registry) -> None:
+    fill(broker, "reset", 1, 2)
+    registry.set("/consumers/reset/offsets/reset/0", b"700")
+    (stream,) = connect("reset").create_message_streams({"reset": 1})["reset"]
+    assert [each.offset for each in take(stream, 2)] == [0, 1]
+
+
+def test_only_commits_count_without_auto_commit(broker: Broker, connect: Connect) -> None:
+    fill(broker, "manual", 1, 6)
+    for taken, commits, expected in ((3, True, 0), (2, False, 3), (3, False, 3)):
+        consumer = connect("manual", auto_commit_enable="false")
+        (stream,) = consumer.create_message_streams({"manual": 1})["manual"]
+        assert [each.offset for each in take(stream, taken)] == list(range(expected, expected + taken))
+        if commits:
+            consumer.commit_offsets()
+        consumer.shutdown()
+
+
+def test_auto_commit_commits_what_was_returned(broker: Broker, connect: Connect, registry: Registry) -> None:
+    fill(broker, "auto", 1, 6)
+    (stream,) = connect("auto", auto_commit_interval_ms="10").create_message_streams({"auto": 1})["auto"]
+    take(stream, 4)
+    until(lambda: registry.get("/consumers/auto/offsets/auto/0") == b"4")
+
+
+def test_a_stream_that_nobody_reads_does_not_stop_the_others(broker: Broker, connect: Connect) -> None:
+    fill(broker, "idle", 2, 0)
+    streams = connect("idle", queued_max_message_chunks="1").create_message_streams({"idle": 2})["idle"]
+    for number in range(6):
+        fill(broker, "idle", 2, 2, first=2 * number)
+        assert next(streams[1]).message == b"%d" % (2 * number + 1)
+    assert [each.message for each in take(streams[0], 6)] == [b"0", b"2", b"4", b"6", b"8", b"10"]
+
+
+@pytest.mark.parametrize("in_kafka_first", [True, False])
+def test_dual_commits_start_at_the_larger_offset(
+    broker: Broker, connect: Connect, registry: Registry, in_kafka_first: bool
+) -> None:
+    topic = f"dual-{in_kafka_first}"
+    fill(broker, topic, 1, 10)
+    kafka = connect(topic, offsets_storage="kafka", dual_commit_enabled="false")
+    take(kafka.create_message_streams({topic: 1})[topic][0], 3 if in_kafka_first else 7)
+    kafka.shutdown()
+    path = f"/consumers/{topic}/offsets/{topic}/0"
+    assert registry.get(path) is None
+    registry.set(path, b"7" if in_kafka_first else b"3")
+    both = connect(topic, offsets_storage="kafka", dual_commit_enabled="true")
+    assert next(both.create_message_streams({topic: 1})[topic][0]).offset == 7
+    both.shutdown()
+    assert registry.get(path) == b"8"
+    after = connect(topic, offsets_storage="kafka", dual_commit_enabled="false")
+    assert next(after.create_message_streams({topic: 1})[topic][0]).offset == 8
+
+
+def test_a_partition_of_another_owner_is_not_taken(broker: Broker, connect: Connect, registry: Registry) -> None:
+    fill(broker, "taken", 1, 1)
+    assert registry.create_ephemeral("/consumers/taken/owners/taken/0", b"somebody-0")
+    consumer = connect("taken", rebalance_max_retries="2")
+    with pytest.raises(ConsumerRebalanceFailedError, match=r"taken-0 still has another owner.*rebalance\.backoff\.ms"):
+        consumer.create_message_streams({"taken": 1})
+    consumer.shutdown()
+    assert registry.get("/consumers/taken/owners/taken/0") == b"somebody-0"
+
+
+def test_streams_report_a_rebalance_that_failed_until_one_succeeds(
+    broker: Broker, connect: Connect, registry: Registry
+) -> None:
+    fill(broker, "failing", 1, 1)
+    consumer = connect("failing", rebalance_max_retries="2")
+    (stream,) = consumer.create_message_streams_by_filter(TopicFilter.white_list("failing.*"))
+    assert next(stream).offset == 0
+    assert registry.create_ephemeral("/consumers/failing/owners/failing-2/0", b"somebody-0")
+    fill(broker, "failing-2", 1, 1)
+    with pytest.raises(ConsumerRebalanceFailedError):
+        next(stream)
+    registry.delete("/consumers/failing/owners/failing-2/0")
+    fill(broker, "failing-3", 1, 1)
+    until(lambda: len(consumer.owned) == 3)
+
+    def recovered() -> bool:
+        try:
+            found.append(next(stream).topic)
+        except ConsumerRebalanceFailedError:
+            return False
+        return True
+
+    found: list[str] = []
+    until(recovered)
+    assert {*found, next(stream).topic} == {"failing-2", "failing-3"}
+
+
+def test_damaged_records_are_reported_and_not_skipped() -> None:
+    def same(data: bytes) -> bytes:
+        return data
+
+    stream = KafkaStream(2, 100, (same, same), lambda: None)
+    partition = OwnedPartition("damaged", 0, stream)
+    partition.begin(0)
+    damaged = bytearray(encode_batch([Record(None, b"1")], base_offset=1))
+    damaged[-2] ^= 1
+    good = [encode_batch([Record(None, b"%d" % offset)], base_offset=offset) for offset in (0, 2)]
+    stream.put(partition, memoryview(good[0] + bytes(damaged) + good[1]), 3)
+    assert next(stream).offset == 0
+    for _ in range(2):
+        with pytest.raises(CorruptRecordError, match=r"damaged-0: the batch at offset 1 has a wrong CRC"):
+            next(stream)
+    assert partition.consumed_offset == 1
+
+
+def test_wrong_uses_are_refused(broker: Broker, connect: Connect, registry: Registry) -> None:
+    with pytest.raises(SettingsError, match=r"zookeeper\.connect is missing"):
+        ConsumerConnector({"group.id": "g"})
+    consumer = connect("twice")
+    fill(broker, "twice", 1, 0)
+    consumer.create_message_streams({"twice": 1})
+    with pytest.raises(SubscriptionError, match="once for each connector"):
+        consumer.create_message_streams({"twice": 1})
+    registry.set("/consumers/odd/offsets/twice/0", b"x")
+    with pytest.raises(ConsumerRebalanceFailedError, match="which is no offset"):
+        connect("odd", rebalance_max_retries="1").create_message_streams({"twice": 1})
+    assert registry.create_ephemeral("/consumers/same/ids/same_me", b"{}")
+    same = connect("same", consumer_id="me", rebalance_max_retries="1", zookeeper_session_timeout_ms="10")
+    with pytest.raises(RegistryError, match="belongs to another session"):
+        same.create_message_streams({"twice": 1})
+
+
+@pytest.mark.parametrize("fault", ["drop", "error"])
+def test_fetches_that_fail_are_repeated_at_the_leader(connect: Connect, fault: str) -> None:
+    with Broker(topics=["again"]) as own:
+        given = {"group.id": "again", **SETTINGS}
+        with ConsumerConnector(given, registry=own.registry()) as consumer:
+            (stream,) = consumer.create_message_streams({"again": 1})["again"]
+            own.produce("again", b"before")
+            assert next(stream).message == b"before"
+            if fault == "drop":
+                rule = own.faults.drop(api="Fetch", count=2)
+            else:
+                rule = own.faults.error("NOT_LEADER_OR_FOLLOWER", api="Fetch", count=2)
+            until(lambda: rule.fired == 2)
+            own.produce("again", b"after")
+            found = next(stream)
+            assert (found.offset, found.message) == (1, b"after")

@@ -1,0 +1,87 @@
+"""Settings by Kafka's names, and subscriptions as registrations have them."""
+
+import json
+
+import pytest
+
+from kafkapy.clients.original.registry import broker_address
+from kafkapy.clients.original.settings import ConsumerConnectorSettings, SettingsError
+from kafkapy.clients.original.subscription import Subscription, SubscriptionError, TopicFilter
+
+
+def test_the_defaults_are_those_of_kafka_0_8_2() -> None:
+    settings = ConsumerConnectorSettings.from_properties({"group.id": "g"})
+    assert (settings.auto_commit_interval_ms, settings.auto_offset_reset) == (60_000, "largest")
+    assert (settings.rebalance_max_retries, settings.rebalance_backoff_ms) == (4, 2_000)
+    assert (settings.queued_max_message_chunks, settings.fetch_message_max_bytes) == (2, 1 << 20)
+    assert (settings.offsets_storage, settings.dual_commit_enabled) == ("zookeeper", False)
+    assert ConsumerConnectorSettings.from_properties({"group.id": "g", "offsets.storage": "kafka"}).dual_commit_enabled
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "group.id is missing"),
+        ({"group.id": "a/b"}, "nor contain"),
+        ({"group.id": "g", "rebalance.backoff.ms": "soon"}, "rebalance.backoff.ms='soon'.*whole number"),
+        ({"group.id": "g", "queued.max.message.chunks": "0"}, "from 1 to"),
+        ({"group.id": "g", "auto.offset.reset": "earliest"}, "one of smallest, largest"),
+        ({"group.id": "g", "auto.comit.enable": "true"}, r"unknown settings: auto\.comit\.enable"),
+    ],
+)
+def test_bad_settings_are_named(given: dict[str, str], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        ConsumerConnectorSettings.from_properties(given)
+
+
+def test_registrations_have_the_form_of_kafka_0_8_2() -> None:
+    subscription = Subscription.of_topics({"flights": 2, "ü": 1})
+    content = subscription.to_json(1_416_847_228_312)
+    assert json.loads(content) == {
+        "version": 1,
+        "subscription": {"flights": 2, "ü": 1},
+        "pattern": "static",
+        "timestamp": "1416847228312",
+    }
+    assert Subscription.from_json(content) == subscription
+    listed = Subscription.of_filter(TopicFilter.black_list('"a, b\\.c"'), 3)
+    assert json.loads(listed.to_json(0))["subscription"] == {"a|b\\.c": 3}
+    assert Subscription.from_json(listed.to_json(0)) == listed
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"[]", b"{}", b'{"subscription":{"a":"x"}}', b'{"subscription":{"(":1},"pattern":"white_list"}',
+     b'{"subscription":{"a":1},"pattern":"odd"}', b'{"subscription":{},"pattern":"white_list"}', b"\xff", b"[" * 5000],
+)  # fmt: skip
+def test_what_is_no_registration_is_refused(content: bytes) -> None:
+    with pytest.raises(SubscriptionError):
+        Subscription.from_json(content)
+
+
+def test_lists_match_whole_names_and_leave_internal_topics_out() -> None:
+    white = TopicFilter.white_list("a.*,b")
+    names = ("ab", "b", "bb", "__consumer_offsets")
+    assert [name for name in names if white.allows(name, exclude_internal=True)] == ["ab", "b"]
+    black = TopicFilter.black_list("a.*|b")
+    assert [name for name in names if black.allows(name, exclude_internal=True)] == ["bb"]
+    assert [name for name in names if black.allows(name, exclude_internal=False)] == ["bb", "__consumer_offsets"]
+    with pytest.raises(SubscriptionError, match="no regular expression"):
+        TopicFilter.white_list("(")
+
+
+def test_empty_subscriptions_are_refused() -> None:
+    for streams in ({}, {"a": 0}):
+        with pytest.raises(SubscriptionError):
+            Subscription.of_topics(streams)
+    with pytest.raises(SubscriptionError):
+        Subscription.of_filter(TopicFilter.white_list("a"), 0)
+
+
+def test_addresses_of_registered_brokers() -> None:
+    assert broker_address(b'{"host":"h","port":9092,"version":1}') == "h:9092"
+    assert broker_address(b'{"host":"::1","port":9092,"version":1}') == "[::1]:9092"
+    only_endpoints = b'{"host":null,"port":-1,"endpoints":["SSL://h:1","PLAINTEXT://h:2"],"version":4}'
+    assert broker_address(only_endpoints) == "h:2"
+    assert broker_address(b'{"host":null,"port":-1,"endpoints":["SSL://h:1"],"version":4}') is None
+    assert broker_address(b"[]") is None
