@@ -1,0 +1,1 @@
+"""The clients of Kafka's original design beside the original ones."""
