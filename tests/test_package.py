@@ -74,6 +74,7 @@ def entry_points() -> set[str]:
         "kafkapy",
         "kafkapy.__main__",
         "kafkapy.clients.original.consumer_connector",
+        "kafkapy.clients.original.producer",
         "kafkapy.clients.simple_consumer",
         "kafkapy.testing",
     }

@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 
 from compat_tests.java_programs import MissingToolchainError
 from compat_tests.kafkapy_process import KafkapyProcess
-from compat_tests.original_clients.originals import OriginalConsumers, RangeAssignor
+from compat_tests.original_clients.originals import OriginalClasses, OriginalConsumers
 from compat_tests.process import ChildProcess
 from compat_tests.real_kafka import RealKafka, ZooKeeper
 from tools.jars import jars_directory
@@ -94,10 +94,10 @@ def originals() -> Iterator[Callable[[str], OriginalConsumers]]:
 
 
 @pytest.fixture(scope="package")
-def assignor(on_zookeeper: BrokerOnZooKeeper) -> Iterator[RangeAssignor]:
+def assignor(on_zookeeper: BrokerOnZooKeeper) -> Iterator[OriginalClasses]:
     """Kafka 0.8.2's own assignment for the groups in the broker's ZooKeeper."""
     try:
-        found = RangeAssignor(on_zookeeper.zookeeper_connect)
+        found = OriginalClasses(on_zookeeper.zookeeper_connect)
     except MissingToolchainError as missing:
         pytest.skip(str(missing))
     yield found

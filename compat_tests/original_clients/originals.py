@@ -1,6 +1,6 @@
 """The high-level consumers of old releases, and the assignment that Kafka 0.8.2 computes, as programs to ask."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,11 +56,15 @@ class OriginalMember:
         return [(each[0], each[1], each[2], each[3]) for each in self._agent.ask("leave", member=self._number)]
 
 
-class RangeAssignor:
+class OriginalClasses:
     """Kafka 0.8.2's own class, which reads the registrations in a ZooKeeper."""
 
     def __init__(self, zookeeper_connect: str) -> None:
-        self.agent = Agent([*_command("RangeAssignments", ASSIGNOR_VERSION), zookeeper_connect])
+        self.agent = Agent([*_command("OriginalClasses", ASSIGNOR_VERSION), zookeeper_connect])
+
+    def partitions(self, keys: Sequence[str], count: int) -> list[tuple[int, int]]:
+        """The partitions for texts as keys, and for their bytes in UTF-8."""
+        return [(text, data) for text, data in self.agent.ask("partitions", keys=keys, count=count)]
 
     def owners(self, group: str, consumers: Iterable[str]) -> dict[tuple[str, int], str]:
         """The owner of each partition, by what each of the consumers computes for itself."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from kazoo.client import KazooClient
 
-from compat_tests.original_clients.originals import RangeAssignor
+from compat_tests.original_clients.originals import OriginalClasses
 from compat_tests.real_kafka import ZooKeeper
 
 TABLE = Path(__file__).resolve().parent.parent.parent / "tests/golden/range-assignments-0822.json"
@@ -37,7 +37,7 @@ def random_group(rng: random.Random) -> dict[str, Any]:
     return {"topics": topics, "members": members}
 
 
-def answered(client: KazooClient, assignor: RangeAssignor, group: dict[str, Any]) -> dict[str, str]:
+def answered(client: KazooClient, assignor: OriginalClasses, group: dict[str, Any]) -> dict[str, str]:
     """Write the group into the ZooKeeper's root and ask; nothing of it is left there."""
     for path in ("/consumers", "/brokers"):
         client.delete(path, recursive=True)
@@ -58,7 +58,7 @@ def main() -> None:
     with ZooKeeper() as server:
         client = KazooClient(server.bootstrap)
         client.start()
-        assignor = RangeAssignor(server.bootstrap)
+        assignor = OriginalClasses(server.bootstrap)
         with closing(assignor.agent):
             for group in groups:
                 group["owners"] = answered(client, assignor, group)

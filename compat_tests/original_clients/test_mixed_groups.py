@@ -12,7 +12,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from compat_tests.original_clients.conftest import BrokerOnZooKeeper
-from compat_tests.original_clients.originals import OriginalConsumers, OriginalMember, RangeAssignor, Received
+from compat_tests.original_clients.originals import OriginalClasses, OriginalConsumers, OriginalMember, Received
 from compat_tests.process import wait_for
 from compat_tests.topics import create_topic
 from kafkapy.clients.original.consumer_connector import ConsumerConnector
@@ -107,7 +107,7 @@ class Writer:
 class Group:
     """What the registry says about a group."""
 
-    def __init__(self, tree: KazooClient, assignor: RangeAssignor, group: str, topic: str) -> None:
+    def __init__(self, tree: KazooClient, assignor: OriginalClasses, group: str, topic: str) -> None:
         self._tree = tree
         self._assignor = assignor
         self.group = group
@@ -179,7 +179,7 @@ def check_complete(received: list[Received], sent: int) -> None:
     ],
 )
 def test_members_of_both_kinds_share_a_group_and_no_record_is_skipped(
-    on_zookeeper: BrokerOnZooKeeper, tree: KazooClient, assignor: RangeAssignor, originals: Originals,
+    on_zookeeper: BrokerOnZooKeeper, tree: KazooClient, assignor: OriginalClasses, originals: Originals,
     topic: str, writer: Writer, storage: str, version: str,
 ) -> None:  # fmt: skip
     given = settings(on_zookeeper, f"group-{topic}", offsets_storage=storage)

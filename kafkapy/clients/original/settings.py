@@ -129,3 +129,68 @@ class ConsumerConnectorSettings:
         if not settings.group_id or "/" in settings.group_id:
             raise SettingsError(f"group.id={settings.group_id!r}: it must not be empty, nor contain '/'")
         return settings
+
+
+_NAMES_OF_0_7: Final = {
+    "zk.connect": "zookeeper.connect",
+    "broker.list": "metadata.broker.list",
+    "queue.time": "queue.buffering.max.ms",
+    "queue.size": "queue.buffering.max.messages",
+    "batch.size": "batch.num.messages",
+}
+
+
+def _renamed(given: Mapping[str, str]) -> dict[str, str]:
+    """Kafka 0.7's names as those of 0.8.2; raises SettingsError if a setting has both."""
+    both = [old for old, new in _NAMES_OF_0_7.items() if old in given and new in given]
+    if both:
+        raise SettingsError(f"{both[0]} and {_NAMES_OF_0_7[both[0]]} are the same setting: give one of them")
+    return {_NAMES_OF_0_7.get(name, name): value for name, value in given.items()}
+
+
+@dataclass(frozen=True)
+class OriginalProducerSettings:
+    """The settings of the original producer; a field has the name of its setting, times are in ms."""
+
+    zookeeper: ZooKeeperConnectSettings
+    metadata_broker_list: str
+    is_async: bool
+    request_required_acks: int
+    request_timeout_ms: int
+    compression_codec: str
+    compressed_topics: frozenset[str]
+    """The only topics to compress; empty: all."""
+    message_send_max_retries: int
+    retry_backoff_ms: int
+    queue_buffering_max_ms: int
+    queue_buffering_max_messages: int
+    queue_enqueue_timeout_ms: int
+    """How long ``send`` waits for space in the queue; -1 waits for ever."""
+    batch_num_messages: int
+
+    @classmethod
+    def from_properties(cls, given: Mapping[str, str]) -> Self:
+        """Read the names of Kafka 0.8.2, and of 0.7 where they differ; raises SettingsError."""
+        properties = Properties(_renamed(given))
+        topics = properties.text("compressed.topics", "")
+        settings = cls(
+            zookeeper=ZooKeeperConnectSettings.read(properties),
+            metadata_broker_list=properties.text("metadata.broker.list", ""),
+            is_async=properties.choice("producer.type", "sync", "sync", "async") == "async",
+            request_required_acks=properties.number("request.required.acks", 0, least=-1),
+            request_timeout_ms=properties.number("request.timeout.ms", 10_000, least=1),
+            compression_codec=properties.choice("compression.codec", "none", "none", "gzip", "snappy", "lz4"),
+            compressed_topics=frozenset(filter(None, (topic.strip() for topic in topics.split(",")))),
+            message_send_max_retries=properties.number("message.send.max.retries", 3),
+            retry_backoff_ms=properties.number("retry.backoff.ms", 100),
+            queue_buffering_max_ms=properties.number("queue.buffering.max.ms", 5_000),
+            queue_buffering_max_messages=properties.number("queue.buffering.max.messages", 10_000, least=1),
+            queue_enqueue_timeout_ms=properties.number("queue.enqueue.timeout.ms", -1, least=-1),
+            batch_num_messages=properties.number("batch.num.messages", 200, least=1),
+        )
+        properties.end()
+        if settings.metadata_broker_list and settings.zookeeper.connect:
+            raise SettingsError(
+                "zookeeper.connect and metadata.broker.list both say where brokers are: give one of them"
+            )
+        return settings

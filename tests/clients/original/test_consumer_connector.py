@@ -26,19 +26,6 @@ SETTINGS = {
 Connect = Callable[..., ConsumerConnector]
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker({"offsets.topic.num.partitions": 2}) as running:
-        yield running
-
-
-@pytest.fixture
-def registry(broker: Broker) -> Iterator[Registry]:
-    found = broker.registry()
-    yield found
-    found.close()
-
-
 @pytest.fixture
 def connect(broker: Broker) -> Iterator[Connect]:
     made: list[ConsumerConnector] = []

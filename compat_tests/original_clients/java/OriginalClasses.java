@@ -12,22 +12,42 @@ import kafka.common.TopicAndPartition;
 import kafka.consumer.AssignmentContext;
 import kafka.consumer.ConsumerThreadId;
 import kafka.consumer.RangeAssignor;
+import kafka.producer.ByteArrayPartitioner;
+import kafka.producer.DefaultPartitioner;
+import kafka.utils.VerifiableProperties;
 import kafka.utils.ZKStringSerializer$;
 import org.I0Itec.zkclient.ZkClient;
 import scala.Tuple2;
 import scala.collection.Iterator;
 
 /**
- * The assignment that Kafka 0.8.2 computes for a consumer, from the registrations in the ZooKeeper of the argument.
- * A question has the group and the consumers; the answer has topic, partition and consumer thread id for each partition.
+ * Classes of Kafka 0.8.2: the assignment for a consumer, from the registrations in the ZooKeeper of the argument,
+ * and the partitioners. A question about an assignment has the group and the consumers; the answer has topic, partition
+ * and consumer thread id for each partition.
  */
-public final class RangeAssignments {
+public final class OriginalClasses {
     private static final ObjectMapper JSON = new ObjectMapper();
 
-    private RangeAssignments() {
+    private OriginalClasses() {
+    }
+
+    /** The partitions for keys, which are texts in the question, as texts and as their bytes. */
+    private static List<Object> partitions(JsonNode question) {
+        DefaultPartitioner ofTexts = new DefaultPartitioner(new VerifiableProperties());
+        ByteArrayPartitioner ofBytes = new ByteArrayPartitioner(new VerifiableProperties());
+        List<Object> found = new ArrayList<>();
+        for (JsonNode key : question.get("keys")) {
+            byte[] bytes = key.asText().getBytes(StandardCharsets.UTF_8);
+            int count = question.get("count").asInt();
+            found.add(new int[] {ofTexts.partition(key.asText(), count), ofBytes.partition(bytes, count)});
+        }
+        return found;
     }
 
     private static List<Object> answer(JsonNode question, ZkClient zookeeper) {
+        if (question.get("do").asText().equals("partitions")) {
+            return partitions(question);
+        }
         List<Object> found = new ArrayList<>();
         for (JsonNode consumer : question.get("consumers")) {
             AssignmentContext context = new AssignmentContext(
