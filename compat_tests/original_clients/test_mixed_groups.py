@@ -16,10 +16,12 @@ from compat_tests.original_clients.originals import OriginalClasses, OriginalCon
 from compat_tests.process import wait_for
 from compat_tests.topics import create_topic
 from kafkapy.clients.original.consumer_connector import ConsumerConnector
+from kafkapy.clients.original.registry import KazooRegistry
+from kafkapy.clients.original.settings import ZooKeeperConnectSettings
 from kafkapy.clients.original.streams import KafkaStream
 from kafkapy.clients.original.subscription import TopicFilter
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.together]
 
 PARTITIONS = 7
 WAIT_S = 30.0
@@ -244,6 +246,37 @@ def test_registrations_look_alike(
             assert content.pop("timestamp").isdecimal()
             contents.append(json.dumps(content, sort_keys=True))
         assert sorted(map(contents.count, contents)) == [2, 2, 2, 2]
+
+
+def test_a_consumer_whose_session_expires_joins_again(
+    on_zookeeper: BrokerOnZooKeeper, tree: KazooClient, topic: str, writer: Writer
+) -> None:
+    """Another connection ends the session, as ZooKeeper does with one that is not heard of."""
+    given = settings(on_zookeeper, f"group-{topic}", consumer_timeout_ms="20000")
+    registry = KazooRegistry(ZooKeeperConnectSettings(on_zookeeper.zookeeper_connect, 6_000, 20_000))
+    received: list[Received] = []
+    with ConsumerConnector(given, registry=registry) as connector:
+        (stream,) = connector.create_message_streams({topic: 1})[topic]
+        path = f"/consumers/group-{topic}/ids/{connector.consumer_id}"
+        for expirations in (1, 2):
+            old = tree.exists(path).ephemeralOwner
+            other = KazooClient(on_zookeeper.zookeeper_connect, client_id=registry._client.client_id)
+            other.start(20)
+            other.stop()
+            other.close()
+
+            def has_joined(old: int = old) -> bool:
+                each = next(stream)
+                received.append((each.topic, each.partition, each.offset, each.message.decode()))
+                stat = tree.exists(path)
+                return stat is not None and stat.ephemeralOwner != old and len(connector.owned) == PARTITIONS
+
+            assert wait_for(has_joined, WAIT_S, 0.0), expirations
+        sent = writer.stop()
+        while len({(partition, offset) for _, partition, offset, _ in received}) < sent:
+            each = next(stream)
+            received.append((each.topic, each.partition, each.offset, each.message.decode()))
+    check_complete(received, sent)
 
 
 @pytest.mark.parametrize("version", ["0.8.2.2", pytest.param("0.9.0.1", marks=pytest.mark.long)])

@@ -13,7 +13,7 @@ from compat_tests.topics import create_topic
 from kafkapy.clients.original.keyed_messages import KeyedMessage, default_partitioner, string_encoder
 from kafkapy.clients.original.producer import OriginalProducer, ProducerParts
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.together]
 
 RECORDS = 300
 
