@@ -92,6 +92,7 @@ class ConsumerConnector:
         self._streams: dict[str, list[KafkaStream]] = {}
         self._by_filter: list[KafkaStream] = []
         self._owned: dict[Place, OwnedPartition] = {}
+        self._claimed: set[Place] = set()  # partitions whose nodes of owners may exist
         self._turn = threading.RLock()  # held by a rebalance, a commit and the shutdown
         self._changed = threading.Event()
         self._session_is_new = False
@@ -301,6 +302,7 @@ class ConsumerConnector:
         return f"{self._group}/owners/{place[0]}/{place[1]}"
 
     def _claim(self, place: Place, number: int) -> bool:
+        self._claimed.add(place)
         return self._registry.create_ephemeral(self._owner_path(place), thread_id(self.consumer_id, number).encode())
 
     def _stop_fetching(self) -> None:
@@ -310,21 +312,21 @@ class ConsumerConnector:
             stream.release()
 
     def _release_owners(self) -> None:
-        """Delete the own nodes of owners, and none of another consumer's."""
-        for place in list(self._owned):
+        """Delete the own nodes of owners, and none of another consumer's; those that are left after an error too."""
+        self._owned.clear()
+        for place in sorted(self._claimed):
             content = self._registry.get(self._owner_path(place))
             if content is not None and content.decode(errors="replace").startswith(f"{self.consumer_id}-"):
                 self._registry.delete(self._owner_path(place))
-            del self._owned[place]
+            self._claimed.discard(place)
 
     def _give_up(self) -> None:
         """Own nothing, without a commit: after a claim that failed, or a session that has expired."""
         self._stop_fetching()
         try:
             self._release_owners()
-        except RegistryError as error:
-            logger.warning("The nodes of %s disappear with its session: %s", self.consumer_id, error)
-        self._owned.clear()
+        except RegistryError as error:  # the next rebalance deletes them, or they disappear with the session
+            logger.warning("%s can't release its partitions: %s", self.consumer_id, error)
 
     # offsets
 
@@ -379,7 +381,7 @@ class ConsumerConnector:
         try:
             if self._settings.auto_commit_enable and not self._session_is_new:
                 self.commit_offsets()
-            self._release_owners()
         finally:
+            self._give_up()
             self._offsets.close()
             self._registry.close()

@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -227,6 +228,34 @@ def test_streams_report_a_rebalance_that_failed_until_one_succeeds(
     found: list[str] = []
     until(recovered)
     assert {*found, next(stream).topic} == {"failing-2", "failing-3"}
+
+
+class FailingOnce:
+    """A registry whose ``delete`` fails once, as when ZooKeeper is away for a moment."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self.failures = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._registry, name)
+
+    def delete(self, path: str) -> None:
+        if not self.failures:
+            self.failures += 1
+            raise RegistryError("away")
+        self._registry.delete(path)
+
+
+def test_nodes_that_could_not_be_deleted_are_deleted_later(broker: Broker, connect: Connect) -> None:
+    fill(broker, "left-over", 2, 2)
+    registry = FailingOnce(broker.registry())
+    with ConsumerConnector({"group.id": "left-over", **SETTINGS}, registry=registry) as first:
+        first.create_message_streams({"left-over": 1})
+        second = connect("left-over")
+        second.create_message_streams({"left-over": 1})
+        until(lambda: len(first.owned) == len(second.owned) == 1)
+        assert registry.failures == 1
 
 
 def test_damaged_records_are_reported_and_not_skipped() -> None:
