@@ -184,14 +184,14 @@ def split(feed: list[flights.Flight], since_ms: int | None) -> Feed:
     return Feed([flight for flight in feed if id(flight) not in held], early[::HELD_BACK_SHARE])
 
 
-def run(job: RankingJob, out: Path, summary: Summary, days: int) -> None:
+def run(job: RankingJob, out: Path, summary: Summary, days: int, master: str | None = None) -> None:
     """The whole job against a running broker."""
     with summary.step("stream the flights in") as remarks:
         feed = split(flights.first_days(days), job.since_ms)
         flights.create_topics(job.bootstrap, {job.topic: PARTITIONS, job.rankings: 1})
         remarks.append(f"{flights.send(job.bootstrap, job.topic, feed.punctual):,} acknowledged")
     with summary.step("start Spark") as remarks:
-        spark = open_session("ranking", out / "spark.log")
+        spark = open_session("ranking", out / "spark.log", master=master)
         remarks.append(f"Spark {spark.version}")
     with summary.step("rank the stream") as remarks:
         first = process(spark, job)
@@ -255,6 +255,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--days", type=int, default=flights.DAYS, help=days)
     parser.add_argument("--since", metavar="YYYY-MM-DD", type=day_begins, help="rank from this day on")
     parser.add_argument("--rows-per-batch", type=int, default=ROWS_PER_BATCH)
+    parser.add_argument("--master", metavar="URL", help="run on this Spark cluster, spark://HOST:PORT")
     return parser
 
 
@@ -267,7 +268,7 @@ def main() -> int:
 
     def job(bootstrap: str, summary: Summary) -> None:
         own = RankingJob(bootstrap, arguments.topic, checkpoint, arguments.since, arguments.rows_per_batch)
-        run(own, out, summary, arguments.days)
+        run(own, out, summary, arguments.days, arguments.master)
 
     status = run_on_broker(arguments.bootstrap, job)
     if status == 0:

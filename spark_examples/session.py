@@ -1,4 +1,4 @@
-"""A local Spark session that finds its Kafka connector, its Java and its Python by itself."""
+"""A Spark session, local or on a cluster, that finds its Kafka connector, its Java and its Python by itself."""
 
 import os
 import re
@@ -33,22 +33,30 @@ IVY_SETTINGS = """<ivysettings>
 """
 
 
+EXECUTOR_MEMORY = "768m"
+
+
 class NoSessionError(RuntimeError):
     """Spark did not start; the message carries the end of its log."""
 
 
-def open_session(name: str, log: Path, cores: int = 2) -> SparkSession:
+def open_session(name: str, log: Path, cores: int = 2, master: str | None = None) -> SparkSession:
     """Starts Spark inside this process, what its Java prints going into `log`.
 
-    Raises tools.java.NoJavaError without a usable Java, NoSessionError when the connector can't be fetched. Python
-    workers would run the PATH's `python3`, not this environment's, if they weren't told.
+    With `master`, the URL of a Spark cluster on this machine (`spark://HOST:PORT`), the driver alone is in this
+    process, and `cores` are those of its executors, one each. Without it Spark is local, with so many threads. Raises
+    tools.java.NoJavaError without a usable Java, NoSessionError when the connector can't be fetched or the cluster does
+    not answer. Python workers would run the PATH's `python3`, not this environment's, if they weren't told.
     """
     os.environ.update(find_java().environment())
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     IVY.mkdir(parents=True, exist_ok=True)
-    builder = SparkSession.builder.master(f"local[{cores}]").appName(name)
+    builder = SparkSession.builder.master(master or f"local[{cores}]").appName(name)
     settings = {
+        "spark.cores.max": str(cores),
+        "spark.executor.cores": "1",
+        "spark.executor.memory": EXECUTOR_MEMORY,
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",

@@ -361,7 +361,7 @@ def stream_in(source: Source, feed: list[flights.Flight]) -> tuple[int, int]:
     return sent, broken
 
 
-def run(source: Source, out: Path, summary: Summary, days: int | None) -> None:
+def run(source: Source, out: Path, summary: Summary, days: int | None, master: str | None = None) -> None:
     """The whole job; `days` of the data set are sent, None if the topic has its rows already."""
     table = WarehouseTable(out / "warehouse")
     feed: list[flights.Flight] = []
@@ -373,7 +373,7 @@ def run(source: Source, out: Path, summary: Summary, days: int | None) -> None:
             sent, broken = stream_in(source, feed)
             remarks.append(f"{sent:,} flights, {broken} broken lines acknowledged")
     with summary.step("start Spark") as remarks:
-        spark = open_session("warehouse", out / "spark.log")
+        spark = open_session("warehouse", out / "spark.log", master=master)
         remarks.append(f"Spark {spark.version}")
     with summary.step("load") as remarks:
         with table.alone():
@@ -411,6 +411,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--rows-per-load", type=int, default=ROWS_PER_LOAD)
     parser.add_argument("--resume", action="store_true", help="send nothing, keep the table, and load what it lacks")
     parser.add_argument("--fail-on-data-loss", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--master", metavar="URL", help="run on this Spark cluster, spark://HOST:PORT")
     return parser
 
 
@@ -423,7 +424,7 @@ def main() -> int:
 
     def job(bootstrap: str, summary: Summary) -> None:
         source = Source(bootstrap, arguments.topic, arguments.rows_per_load, arguments.fail_on_data_loss)
-        run(source, out, summary, None if arguments.resume else arguments.days)
+        run(source, out, summary, None if arguments.resume else arguments.days, arguments.master)
 
     status = run_on_broker(arguments.bootstrap, job)
     if status == 0:

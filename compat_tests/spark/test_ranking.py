@@ -4,46 +4,22 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from compat_tests.process import Broker
 
 pytest.importorskip("pyspark", reason="comes with the spark extra")
+pytest.importorskip("pyarrow", reason="comes with the spark extra")
 
+from compat_tests.spark.oracles import day_of, expected_rankings
 from spark_examples import flights, topics
 
 ROOT = Path(__file__).resolve().parents[2]
 DAYS, SINCE, HELD_BACK_UNTIL = 31, "2013-01-05", "2013-01-15"
 LATE = 50
 """Of the flights of the first ten days, every 50th is held back until its day is closed."""
-
-
-def _day(flight: flights.Flight) -> str:
-    """In New York, in winter; it begins at five o'clock UTC, before the first departure."""
-    return f"{datetime.fromtimestamp(flight.scheduled_ms / 1000, UTC) - timedelta(hours=5):%Y-%m-%d}"
-
-
-def _expected(feed: list[flights.Flight]) -> dict[str, dict[str, Any]]:
-    """By key of the record, in plain Python."""
-    flown: Counter[tuple[str, str, str]] = Counter()
-    delayed: Counter[tuple[str, str, str]] = Counter()
-    for flight in feed:
-        place = _day(flight), flight.origin, flight.destination
-        flown[place] += 1
-        delayed[place] += flight.dep_delay is not None and flight.dep_delay >= 15
-    rankings: dict[str, dict[str, Any]] = {}
-    for day, origin, destination in sorted(flown, key=lambda place: (-flown[place], place[2])):
-        count, late = flown[day, origin, destination], delayed[day, origin, destination]
-        ranking = rankings.setdefault(f"{day}/{origin}", {"day": day, "origin": origin, "flights": 0, "top": []})
-        ranking["flights"] += count
-        if len(ranking["top"]) < 3:
-            entry = {"rank": len(ranking["top"]) + 1, "destination": destination, "flights": count, "delayed": late}
-            ranking["top"].append(entry | {"late_share": late / count})
-    return rankings
 
 
 @pytest.mark.scenario("records", client="spark-4.0.0")
@@ -57,12 +33,12 @@ def test_the_ranking_is_that_of_plain_python(broker: Broker, topic_name: str, tm
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
 
-    feed = [flight for flight in flights.first_days(DAYS) if _day(flight) >= SINCE]
-    late = [flight for flight in feed if _day(flight) < HELD_BACK_UNTIL][::LATE]
+    feed = [flight for flight in flights.first_days(DAYS) if day_of(flight) >= SINCE]
+    late = [flight for flight in feed if day_of(flight) < HELD_BACK_UNTIL][::LATE]
     assert f"{len(late)} late flights" in " ".join(run.stdout.split())
     punctual = list((Counter(feed) - Counter(late)).elements())
     records = topics.read_all(broker.bootstrap, f"{topic_name}-top")
     found = {record.key.decode(): json.loads(record.value) for record in records}
     assert len(found) == len(records)
-    assert found == _expected(punctual)
+    assert found == expected_rankings(punctual)
     assert json.loads((tmp_path / "rankings.json").read_text()) == [json.loads(record.value) for record in records]

@@ -6,10 +6,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +19,11 @@ from confluent_kafka.admin import AdminClient
 from compat_tests.process import Broker
 
 pytest.importorskip("pyspark", reason="comes with the spark extra")
-parquet: Any = pytest.importorskip("pyarrow.parquet", reason="comes with the spark extra")
+pytest.importorskip("pyarrow", reason="comes with the spark extra")
 
-from spark_examples import flights, topics, warehouse  # noqa: E402 - they import PySpark
-from spark_examples.topics import Extent  # noqa: E402
+from compat_tests.spark.oracles import check_exact, read_table
+from spark_examples import flights, topics, warehouse
+from spark_examples.topics import Extent
 
 kafka_admin: Any = confluent_kafka.admin  # exports its names without saying so to type checkers
 
@@ -143,50 +142,6 @@ def finished(process: subprocess.Popen[str], code: int) -> Iterator[str]:
     yield " ".join(told.split())
 
 
-def read_table(path: Path) -> list[dict[str, Any]]:
-    """What a reader finds that knows nothing of loads."""
-    rows: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
-    return rows
-
-
-def months_of(feed: list[flights.Flight]) -> dict[str, list[int]]:
-    """Flights, those that left, and the sums of both delays by month, in plain Python."""
-    months: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
-    for flight in feed:
-        sums = months[f"{datetime.fromtimestamp(flight.scheduled_ms / 1000, UTC):%Y-%m}"]
-        sums[0] += 1
-        sums[1] += flight.dep_delay is not None
-        sums[2] += flight.dep_delay or 0
-        sums[3] += flight.arr_delay or 0
-    return dict(months)
-
-
-def as_flight(row: dict[str, Any]) -> flights.Flight:
-    scheduled = int(row["scheduled"].replace(tzinfo=UTC).timestamp()) * 1000
-    names = ("dep_delay", "arr_delay", "carrier", "number", "destination")
-    return flights.Flight(row["origin"], scheduled, *(row[name] for name in names))
-
-
-def check_exact(bootstrap: str, topic: str, table: Path, feed: list[flights.Flight]) -> None:
-    """Each flight and each offset is there once: in the table, or, if it is no flight, among the dead letters."""
-    rows = read_table(table)
-    assert sorted(map(repr, map(as_flight, rows))) == sorted(map(repr, feed))
-    pairs = [(row["partition"], row["offset"]) for row in rows]
-    letters = topics.read_all(bootstrap, f"{topic}-dead-letters")
-    broken = {tuple(map(int, letter.key.decode().split("/")[1:])): letter for letter in letters}
-    assert len(broken) == BROKEN
-    held = topics.extents(bootstrap, topic)
-    assert sorted([*pairs, *broken]) == [(index, offset) for index in held for offset in range(held[index].end)]
-    sent = sorted(warehouse.BROKEN_LINES * (BROKEN // len(warehouse.BROKEN_LINES)))
-    assert sorted(letter.value for letter in broken.values()) == sent
-    assert {dict(letter.headers)["reason"] for letter in broken.values()} == {b"not JSON", b"incomplete"}
-    months: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
-    for row in rows:
-        added = 1, row["dep_delay"] is not None, row["dep_delay"] or 0, row["arr_delay"] or 0
-        months[row["month"]] = [old + new for old, new in zip(months[row["month"]], added, strict=True)]
-    assert months == months_of(feed)
-
-
 @pytest.mark.scenario("records", client="spark-4.0.0")
 @pytest.mark.spark
 @pytest.mark.long_on_clusters
@@ -205,7 +160,7 @@ def test_a_load_that_is_killed_and_resumed_loads_each_row_once(
         print(kill_somewhere(resume(rows_per_load), chance))
     with finished(resume(rows_per_load), 0) as told:
         assert "0 lost" in told
-    check_exact(broker.bootstrap, topic_name, tmp_path / "warehouse", feed)
+    check_exact(broker.bootstrap, topic_name, tmp_path / "warehouse", feed, BROKEN)
 
 
 def delete_records(bootstrap: str, topic: str, partition: int, before: int) -> None:

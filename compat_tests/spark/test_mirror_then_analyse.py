@@ -1,0 +1,65 @@
+"""The same analysis on both sides of a mirror, exact, with transactions that were aborted on the way."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from compat_tests.kafkapy_process import KafkapyProcess
+from compat_tests.process import ChildProcess
+from compat_tests.real_kafka import RealKafka
+
+pytest.importorskip("pyspark", reason="comes with the spark extra")
+pytest.importorskip("pyarrow", reason="comes with the spark extra")
+
+from compat_tests.spark.oracles import read_carriers, totals_of
+from spark_examples import flights, topics
+
+ROOT = Path(__file__).resolve().parents[2]
+DAYS, PER_TRANSACTION = 8, 5000
+KAFKAPY, APACHE = "kafkapy", "kafka-2.7.2"
+pytestmark = [pytest.mark.spark, pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(400)]
+
+
+def broker_of(kind: str) -> ChildProcess:
+    """Not started."""
+    return KafkapyProcess() if kind == KAFKAPY else RealKafka("2.7.2")
+
+
+def aborted(flown: int) -> int:
+    """Of each transaction every fifth flight is written before, and aborted."""
+    return sum(-(-min(PER_TRANSACTION, flown - first) // 5) for first in range(0, flown, PER_TRANSACTION))
+
+
+def lags(bootstrap: str) -> set[int]:
+    """The lags of the query's group by a command of its own."""
+    words = ["groups", "describe", "mirror-then-analyse", "--bootstrap", bootstrap, "--json"]
+    run = subprocess.run([sys.executable, "-m", "kafkapy", *words], capture_output=True, text=True, check=True)
+    return {row["lag"] for row in json.loads(run.stdout)["offsets"]}
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [(APACHE, KAFKAPY), pytest.param(KAFKAPY, APACHE, marks=pytest.mark.long)],
+)
+def test_the_analysis_is_the_same_on_both_sides_of_a_mirror(
+    source: str, target: str, topic_name: str, tmp_path: Path
+) -> None:
+    feed = flights.first_days(DAYS)
+    with broker_of(source) as first, broker_of(target) as second:
+        command = [sys.executable, "-m", "spark_examples.mirror_then_analyse", "--out", str(tmp_path)]
+        command += ["--bootstrap", first.bootstrap, "--target", second.bootstrap, "--topic", topic_name]
+        command += ["--days", str(DAYS), "--offsets-per-batch", "3000"]
+        run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+        assert run.returncode == 0, run.stdout + run.stderr
+        held, copied = (
+            sum(extent.end for extent in topics.extents(each.bootstrap, topic_name).values())
+            for each in (first, second)
+        )
+        assert lags(first.bootstrap) == lags(second.bootstrap) == {0}
+    half = len(feed) // 2
+    assert held >= len(feed) + aborted(half) + aborted(len(feed) - half)  # the aborted ones are there
+    assert copied >= len(feed)
+    assert read_carriers(tmp_path / "analysis-source") == read_carriers(tmp_path / "analysis-target") == totals_of(feed)
