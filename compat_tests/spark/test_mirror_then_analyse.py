@@ -15,12 +15,12 @@ pytest.importorskip("pyspark", reason="comes with the spark extra")
 pytest.importorskip("pyarrow", reason="comes with the spark extra")
 
 from compat_tests.spark.oracles import read_carriers, totals_of
+from compat_tests.spark.runs import pipeline
 from spark_examples import flights, topics
 
-ROOT = Path(__file__).resolve().parents[2]
 DAYS, PER_TRANSACTION = 8, 5000
 KAFKAPY, APACHE = "kafkapy", "kafka-2.7.2"
-pytestmark = [pytest.mark.spark, pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def broker_of(kind: str) -> ChildProcess:
@@ -49,11 +49,10 @@ def test_the_analysis_is_the_same_on_both_sides_of_a_mirror(
 ) -> None:
     feed = flights.first_days(DAYS)
     with broker_of(source) as first, broker_of(target) as second:
-        command = [sys.executable, "-m", "spark_examples.mirror_then_analyse", "--out", str(tmp_path)]
-        command += ["--bootstrap", first.bootstrap, "--target", second.bootstrap, "--topic", topic_name]
-        command += ["--days", str(DAYS), "--offsets-per-batch", "3000"]
-        run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
-        assert run.returncode == 0, run.stdout + run.stderr
+        options: tuple[str, ...] = ("--bootstrap", first.bootstrap, "--target", second.bootstrap, "--topic", topic_name)
+        options += ("--out", str(tmp_path), "--days", str(DAYS), "--offsets-per-batch", "3000")
+        with pipeline("mirror_then_analyse", *options) as run:
+            run.succeed()
         held, copied = (
             sum(extent.end for extent in topics.extents(each.bootstrap, topic_name).values())
             for each in (first, second)

@@ -1,0 +1,84 @@
+"""Pipelines as processes that a test may kill, with the Java that they have started."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from compat_tests.keeper import keeper
+from compat_tests.process import wait_for
+
+ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT_S = 500.0
+
+
+class PipelineRun:
+    """One run of `python -m spark_examples.NAME`, in a process group of its own."""
+
+    def __init__(self, name: str, *arguments: str) -> None:
+        command = [sys.executable, "-m", f"spark_examples.{name}", *arguments]
+        self._lines: list[str] = []
+        self._process = subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        )
+        keeper().note("process", self._process.pid)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        self._lines.extend(self._process.stdout)
+
+    @property
+    def told(self) -> str:
+        """What it has printed so far."""
+        return "".join(self._lines)
+
+    def count(self, event: str) -> int:
+        """How many of its lines name the event."""
+        return sum(event in line for line in list(self._lines))
+
+    def lasts_until(self, condition: Callable[[], bool], what: str, every_s: float = 0.02) -> bool:
+        """Waits for the condition; False if the run ended by itself. Fails if neither comes in time."""
+        came = wait_for(lambda: condition() or self._process.poll() is not None, TIMEOUT_S, every_s)
+        assert came, f"not seen: {what}\n{self.told}"
+        return self._process.poll() is None
+
+    def wait_until(self, condition: Callable[[], bool], what: str, every_s: float = 0.02) -> None:
+        """The same, but the run must last."""
+        assert self.lasts_until(condition, what, every_s), (
+            f"it ended before it could be disturbed ({what}):\n{self.told}"
+        )
+
+    def kill(self) -> None:
+        """Ends it and its Java without warning."""
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(10)
+        self._reader.join(10)
+        keeper().forget("process", self._process.pid)
+
+    def end(self, timeout_s: float = TIMEOUT_S) -> int:
+        """Waits for its end; its exit code."""
+        code = self._process.wait(timeout_s)
+        self._reader.join(10)
+        return code
+
+    def succeed(self, timeout_s: float = TIMEOUT_S) -> str:
+        """Waits for its end, which must be a success; what it printed, in one line."""
+        assert self.end(timeout_s) == 0, self.told
+        return " ".join(self.told.split())
+
+
+@contextmanager
+def pipeline(name: str, *arguments: str) -> Iterator[PipelineRun]:
+    """A run that is over when the context is."""
+    run = PipelineRun(name, *arguments)
+    try:
+        yield run
+    finally:
+        run.kill()

@@ -1,0 +1,77 @@
+"""The pipelines, unchanged, on a Spark cluster: a driver, a master, and executors of two workers."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from compat_tests.kafkapy_process import KafkapyProcess
+
+pytest.importorskip("pyspark", reason="comes with the spark extra")
+pytest.importorskip("pyarrow", reason="comes with the spark extra")
+
+from compat_tests.spark.oracles import check_exact, check_rankings, read_carriers, totals_of
+from compat_tests.spark.runs import pipeline
+from compat_tests.spark.standalone import StandaloneCluster
+from spark_examples import flights
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.long,
+    pytest.mark.slow,
+    pytest.mark.together,
+    pytest.mark.timeout(1200),
+]
+
+DAYS, BROKEN = 8, 3
+RANKED_DAYS = 31
+TIMEOUT_S = 1000
+WORKERS = 2
+
+
+@pytest.fixture(scope="module")
+def spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
+    with StandaloneCluster(tmp_path_factory.mktemp("spark"), WORKERS) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def kafkapy() -> Iterator[KafkapyProcess]:
+    with KafkapyProcess() as broker:
+        yield broker
+
+
+def run_pipeline(name: str, spark_cluster: StandaloneCluster, bootstrap: str, out: Path, *arguments: str) -> str:
+    """Runs one of the pipelines to its end; what it printed, in one line."""
+    options = ("--master", spark_cluster.url, "--bootstrap", bootstrap, "--out", str(out), *arguments)
+    with pipeline(name, *options) as run:
+        return run.succeed(TIMEOUT_S)
+
+
+def test_the_warehouse_loads_each_row_once_on_a_cluster(
+    spark_cluster: StandaloneCluster, kafkapy: KafkapyProcess, topic_name: str, tmp_path: Path
+) -> None:
+    options = ("--topic", topic_name, "--days", str(DAYS), "--rows-per-load", "2500")
+    run_pipeline("warehouse", spark_cluster, kafkapy.bootstrap, tmp_path, *options)
+    feed = flights.first_days(DAYS)
+    check_exact(kafkapy.bootstrap, topic_name, tmp_path / "warehouse", feed, BROKEN)
+    assert spark_cluster.finished()["warehouse"] == WORKERS
+
+
+def test_the_ranking_is_exact_on_a_cluster(
+    spark_cluster: StandaloneCluster, kafkapy: KafkapyProcess, topic_name: str, tmp_path: Path
+) -> None:
+    options = ("--topic", topic_name, "--days", str(RANKED_DAYS), "--rows-per-batch", "9000")
+    run_pipeline("ranking", spark_cluster, kafkapy.bootstrap, tmp_path, *options)
+    check_rankings(kafkapy.bootstrap, topic_name, flights.first_days(RANKED_DAYS))
+    assert spark_cluster.finished()["ranking"] == WORKERS
+
+
+def test_both_sides_of_a_mirror_are_the_same_on_a_cluster(
+    spark_cluster: StandaloneCluster, kafkapy: KafkapyProcess, topic_name: str, tmp_path: Path
+) -> None:
+    options = ("--topic", topic_name, "--days", str(DAYS))
+    run_pipeline("mirror_then_analyse", spark_cluster, kafkapy.bootstrap, tmp_path, *options)
+    expected = totals_of(flights.first_days(DAYS))
+    assert read_carriers(tmp_path / "analysis-source") == read_carriers(tmp_path / "analysis-target") == expected
+    assert spark_cluster.finished()["mirror-then-analyse"] == WORKERS
