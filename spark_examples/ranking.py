@@ -215,6 +215,28 @@ def run(job: RankingJob, out: Path, summary: Summary, days: int, master: str | N
     show(rankings)
 
 
+def resume(job: RankingJob, out: Path, summary: Summary, master: str | None = None) -> None:
+    """Ranks what the topic holds beyond the checkpoint; sends nothing, so there is no data set to check it against."""
+    if not topics.extents(job.bootstrap, job.topic):
+        raise RuntimeError(
+            f"The topic {job.topic} does not exist: run it without --resume once, or name another --topic."
+        )
+    with summary.step("start Spark") as remarks:
+        spark = open_session("ranking", out / "spark.log", master=master)
+        remarks.append(f"Spark {spark.version}")
+    with summary.step("rank what is new") as remarks:
+        done = process(spark, job)
+        remarks.append(
+            f"{done.rows:,} rows in {done.batches} micro-batches, {done.dropped} groups of rows dropped as late"
+        )
+    spark.stop()
+    with summary.step("read the result back") as remarks:
+        rankings = read_rankings(job)
+        remarks.append(f"{len(rankings):,} rankings")
+    (out / "rankings.json").write_text(json.dumps(list(rankings.values()), indent=1))
+    show(rankings)
+
+
 def check(rankings: Rankings, feed: list[flights.Flight]) -> None:
     """Raises MiscountError if plain Python finds other rankings."""
     expected = rankings_expected(feed)
@@ -255,6 +277,8 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--days", type=int, default=flights.DAYS, help=days)
     parser.add_argument("--since", metavar="YYYY-MM-DD", type=day_begins, help="rank from this day on")
     parser.add_argument("--rows-per-batch", type=int, default=ROWS_PER_BATCH)
+    kept = "send nothing, keep the checkpoint, and rank what is new; only days that are closed are ranked"
+    parser.add_argument("--resume", action="store_true", help=kept)
     parser.add_argument("--master", metavar="URL", help="run on this Spark cluster, spark://HOST:PORT")
     return parser
 
@@ -263,16 +287,21 @@ def main() -> int:
     arguments: Any = options().parse_args()
     out: Path = arguments.out
     checkpoint = out / "checkpoints" / "ranking"
-    shutil.rmtree(checkpoint, ignore_errors=True)
+    if not arguments.resume:
+        shutil.rmtree(checkpoint, ignore_errors=True)
     out.mkdir(parents=True, exist_ok=True)
 
     def job(bootstrap: str, summary: Summary) -> None:
         own = RankingJob(bootstrap, arguments.topic, checkpoint, arguments.since, arguments.rows_per_batch)
-        run(own, out, summary, arguments.days, arguments.master)
+        if arguments.resume:
+            resume(own, out, summary, arguments.master)
+        else:
+            run(own, out, summary, arguments.days, arguments.master)
 
     status = run_on_broker(arguments.bootstrap, job)
     if status == 0:
-        CONSOLE.print(f"Result: {out}/rankings.json, {out}/rankings.png, and the topic {arguments.topic}-top")
+        drawn = "" if arguments.resume else f" {out}/rankings.png,"
+        CONSOLE.print(f"Result: {out}/rankings.json,{drawn} and the topic {arguments.topic}-top")
     return status
 
 

@@ -9,11 +9,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from compat_tests.java_programs import QUICK_START
 from compat_tests.keeper import keeper
 from compat_tests.process import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 500.0
+
+
+def quick_java() -> dict[str, str]:
+    """The environment of programs that start Spark: their Java compiles little, which halves what short runs cost."""
+    return {**os.environ, "JAVA_TOOL_OPTIONS": " ".join(QUICK_START)}
 
 
 class PipelineRun:
@@ -23,7 +29,13 @@ class PipelineRun:
         command = [sys.executable, "-m", f"spark_examples.{name}", *arguments]
         self._lines: list[str] = []
         self._process = subprocess.Popen(
-            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+            command,
+            cwd=ROOT,
+            env=quick_java(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
         )
         keeper().note("process", self._process.pid)
         self._reader = threading.Thread(target=self._read, daemon=True)

@@ -1,7 +1,6 @@
 """A Spark standalone cluster on loopback: a master and its workers, each a process from the installed PySpark."""
 
 import json
-import os
 import socket
 import sys
 import urllib.request
@@ -13,11 +12,13 @@ from typing import Any, Self
 import pyspark
 
 from compat_tests.process import HOST, BrokerError, ChildProcess, free_port, wait_for
+from compat_tests.spark.runs import quick_java
 from tools.java import find_java
 
 DAEMON_MEMORY = "256m"
 WORKER_MEMORY = "1g"
-JOIN_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 240.0
+JOIN_TIMEOUT_S = 120.0
 HTTP_TIMEOUT_S = 10.0
 
 
@@ -38,7 +39,11 @@ class SparkDaemon(ChildProcess):
 
     def environment(self) -> dict[str, str]:
         own = {"SPARK_LOCAL_IP": HOST, "SPARK_DAEMON_MEMORY": DAEMON_MEMORY, "PYSPARK_PYTHON": sys.executable}
-        return {**os.environ, **find_java().environment(), **own}
+        return {**quick_java(), **find_java().environment(), **own}
+
+    def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Spark's servers start much slower than brokers when the machine is busy."""
+        super().wait_ready(timeout_s)
 
     def is_ready(self) -> bool:
         """Whether it accepts connections: it speaks Spark's protocol, not Kafka's."""

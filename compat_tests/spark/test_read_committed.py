@@ -15,6 +15,7 @@ from confluent_kafka import IsolationLevel, KafkaError, Message, Producer, Topic
 from confluent_kafka.admin import AdminClient
 
 from compat_tests.process import Broker
+from compat_tests.spark.runs import quick_java
 from compat_tests.topics import create_topic
 
 kafka_admin: Any = confluent_kafka.admin  # exports its names without saying so to type checkers
@@ -125,7 +126,9 @@ def spark_reading(bootstrap: str, topic: str, directory: Path) -> Iterator[Ask]:
     command = [sys.executable, "-m", "compat_tests.spark.reader", bootstrap, topic, str(directory)]
     with (
         (directory / "reader.log").open("wb") as log,
-        subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log) as process,
+        subprocess.Popen(
+            command, cwd=ROOT, env=quick_java(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+        ) as process,
     ):
         asked, answers = process.stdin, process.stdout
         assert asked is not None

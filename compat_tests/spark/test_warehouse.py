@@ -22,6 +22,7 @@ pytest.importorskip("pyspark", reason="comes with the spark extra")
 pytest.importorskip("pyarrow", reason="comes with the spark extra")
 
 from compat_tests.spark.oracles import check_exact, read_table
+from compat_tests.spark.runs import quick_java
 from spark_examples import flights, topics, warehouse
 from spark_examples.topics import Extent
 
@@ -104,7 +105,13 @@ def resume(broker: Broker, topic_name: str, tmp_path: Path) -> Iterator[Resume]:
         command = [sys.executable, "-m", "spark_examples.warehouse", "--resume", "--bootstrap", broker.bootstrap]
         command += ["--topic", topic_name, "--out", str(tmp_path), "--rows-per-load", str(rows_per_load), *arguments]
         process = subprocess.Popen(
-            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+            command,
+            cwd=ROOT,
+            env=quick_java(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
         )
         started.append(process)
         return process

@@ -1,0 +1,184 @@
+"""The pipelines are exact though Spark, the broker, or the leader of their topic is killed in the middle."""
+
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from compat_tests.cluster.three_brokers import ThreeBrokers
+from compat_tests.kafkapy_process import KafkapyProcess
+
+pytest.importorskip("pyspark", reason="comes with the spark extra")
+pytest.importorskip("pyarrow", reason="comes with the spark extra")
+
+from compat_tests.spark.oracles import check_exact, check_rankings
+from compat_tests.spark.runs import PipelineRun, pipeline
+from spark_examples import flights, ranking, warehouse
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.java,
+    pytest.mark.long,
+    pytest.mark.slow,
+    pytest.mark.together,
+    pytest.mark.timeout(2400),
+]
+
+DAYS, PARTS, BROKEN = 8, 4, 12
+RANKED_DAYS, ROWS_PER_BATCH, BATCHES = 31, 3000, 9
+KILLS = 6
+SPARK, BROKER = "Spark", "the broker"
+MOST_PAUSE_S = 1.0
+TIMEOUT_S = 1000.0
+EVENTS = ("reading", "reading", "staged", "committed")
+"""What the warehouse prints of a load; while it reads there is most to be lost."""
+
+
+@pytest.fixture
+def chance() -> random.Random:
+    """Random numbers by a seed that is printed."""
+    seed = random.SystemRandom().randrange(10_000)
+    print(f"seed {seed}")
+    return random.Random(seed)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ThreeBrokers]:
+    """Three kafkapy on a ZooKeeper, three replicas of each partition."""
+    with ThreeBrokers("kafkapy-cluster") as brokers:
+        yield brokers
+
+
+@pytest.fixture
+def kafkapy() -> Iterator[KafkapyProcess]:
+    with KafkapyProcess() as broker:
+        yield broker
+
+
+def fill_warehouse(bootstrap: str, topic: str) -> list[flights.Flight]:
+    """Sends some days in parts, broken lines after each; the flights."""
+    feed = flights.first_days(DAYS)
+    flights.create_topics(bootstrap, {topic: warehouse.PARTITIONS, f"{topic}-dead-letters": 1})
+    size = -(-len(feed) // PARTS)
+    for first in range(0, len(feed), size):
+        assert flights.send(bootstrap, topic, feed[first : first + size]) == len(feed[first : first + size])
+        warehouse.send_broken(bootstrap, topic, BROKEN // PARTS)
+    return feed
+
+
+def fill_ranking(bootstrap: str, topic: str) -> list[flights.Flight]:
+    """Sends a month, and the row that closes its days; the flights."""
+    feed = flights.first_days(RANKED_DAYS)
+    flights.create_topics(bootstrap, {topic: ranking.PARTITIONS, f"{topic}-top": 1})
+    assert flights.send(bootstrap, topic, feed) == len(feed)
+    flights.close_feed(bootstrap, topic, feed[-1].scheduled_ms)
+    return feed
+
+
+def has_begun(out: Path, batch: int) -> bool:
+    """Whether the ranking's query has fixed the offsets of this micro-batch, or of a later one."""
+    return any(
+        path.name.isdigit() and int(path.name) >= batch for path in (out / "checkpoints/ranking").glob("offsets/*")
+    )
+
+
+def load(bootstrap: str, topic: str, out: Path, rows: int) -> tuple[str, ...]:
+    """The arguments of a load of what the topic holds."""
+    return ("--resume", "--bootstrap", bootstrap, "--topic", topic, "--out", str(out), "--rows-per-load", str(rows))
+
+
+def test_the_warehouse_is_exact_though_the_leader_is_killed(
+    cluster: ThreeBrokers, topic_name: str, tmp_path: Path
+) -> None:
+    feed = fill_warehouse(cluster.bootstrap, topic_name)
+    with pipeline("warehouse", *load(cluster.bootstrap, topic_name, tmp_path, 1200)) as run:
+        run.wait_until(lambda: run.count("load 2: reading") > 0, "the third load")
+        cluster.kill(cluster.leader_of([topic_name]))
+        assert run.count("reconcile") == 0, "it was over before the leader was"
+        assert "0 lost" in run.succeed(TIMEOUT_S)
+    cluster.start()
+    check_exact(cluster.bootstrap, topic_name, tmp_path / "warehouse", feed, BROKEN)
+
+
+def test_the_ranking_is_exact_though_the_leader_is_killed(
+    cluster: ThreeBrokers, topic_name: str, tmp_path: Path
+) -> None:
+    options: tuple[str, ...] = ("--bootstrap", cluster.bootstrap, "--topic", topic_name, "--out", str(tmp_path))
+    options += ("--days", str(RANKED_DAYS), "--rows-per-batch", "6000")
+    with pipeline("ranking", *options) as run:
+        run.wait_until(lambda: has_begun(tmp_path, 2), "the third micro-batch")
+        cluster.kill(cluster.leader_of([topic_name]))
+        assert run.count("read the result back") == 0, "it was over before the leader was"
+        run.succeed(TIMEOUT_S)
+    cluster.start()
+    check_rankings(cluster.bootstrap, topic_name, flights.first_days(RANKED_DAYS))
+
+
+def await_event(run: PipelineRun, chance: random.Random) -> str | None:
+    """Waits for a moment of one of the next loads; what it was, or None if the run ended by itself."""
+    event, number = chance.choice(EVENTS), chance.randint(1, 2)
+    seen = run.count(event)
+    if not run.lasts_until(lambda: run.count(event) >= seen + number, event):
+        return None
+    pause = chance.uniform(0, MOST_PAUSE_S) if event == "reading" else 0
+    time.sleep(pause)  # anywhere in the load
+    return f"{pause:.2f} s after {event!r}"
+
+
+def disturb(run: PipelineRun, kafkapy: KafkapyProcess, chance: random.Random, victims: list[str]) -> None:
+    """Kills the broker, which restarts at once, as often as it is the next victim; then, or with the last, Spark.
+
+    A load may end with an error because of the broker; the next one resumes it.
+    """
+    while victims:
+        when = await_event(run, chance)
+        if when is None:
+            assert run.end() != 0, f"all was loaded before {victims} were killed:\n{run.told}"
+            return
+        victim = victims.pop()
+        print(f"{victim} is killed {when}")
+        if victim == SPARK:
+            return
+        kafkapy.kill()
+        kafkapy.start()
+
+
+def test_the_warehouse_is_exact_though_spark_and_the_broker_are_killed_at_random(
+    kafkapy: KafkapyProcess, topic_name: str, chance: random.Random, tmp_path: Path
+) -> None:
+    feed = fill_warehouse(kafkapy.bootstrap, topic_name)
+    victims = [SPARK, BROKER] * (KILLS // 2)
+    chance.shuffle(victims)
+    while victims:
+        with pipeline("warehouse", *load(kafkapy.bootstrap, topic_name, tmp_path, 300)) as run:
+            disturb(run, kafkapy, chance, victims)
+    with pipeline("warehouse", *load(kafkapy.bootstrap, topic_name, tmp_path, 2500)) as run:
+        assert "0 lost" in run.succeed(TIMEOUT_S)
+    check_exact(kafkapy.bootstrap, topic_name, tmp_path / "warehouse", feed, BROKEN)
+
+
+def test_the_ranking_is_exact_though_spark_is_killed_in_micro_batches(
+    kafkapy: KafkapyProcess, topic_name: str, chance: random.Random, tmp_path: Path
+) -> None:
+    feed = fill_ranking(kafkapy.bootstrap, topic_name)
+    options: tuple[str, ...] = (
+        "--resume",
+        "--bootstrap",
+        kafkapy.bootstrap,
+        "--topic",
+        topic_name,
+        "--out",
+        str(tmp_path),
+    )
+    options += ("--rows-per-batch", str(ROWS_PER_BATCH))
+    for batch in sorted(chance.sample(range(1, BATCHES), KILLS // 2)):
+        with pipeline("ranking", *options) as run:
+            run.wait_until(lambda: has_begun(tmp_path, batch), f"micro-batch {batch}")  # noqa: B023
+            pause = chance.uniform(0, MOST_PAUSE_S)
+            time.sleep(pause)  # anywhere in the micro-batch
+            print(f"Spark is killed {pause:.2f} s into micro-batch {batch}")
+    with pipeline("ranking", *options) as run:
+        run.succeed(TIMEOUT_S)
+    check_rankings(kafkapy.bootstrap, topic_name, feed, late=False)
