@@ -88,7 +88,9 @@ def compare(rows: list[Row], brokers: list[str], arguments: argparse.Namespace, 
 
 def run(arguments: argparse.Namespace) -> int:
     """The whole comparison; the exit code."""
-    rows = chosen(all_rows(quick=arguments.quick, long_log_gb=arguments.long_log), arguments.only)
+    rows = all_rows(quick=arguments.quick, long_log_gb=arguments.long_log)
+    if not arguments.list or arguments.only:
+        rows = chosen(rows, arguments.only)
     if arguments.list:
         list_rows(rows)
         return 0

@@ -68,13 +68,15 @@ class Contestant:
             said = self.process.log_tail(1) or "nothing"
             raise BrokerGoneError(f"{self.name} died; the last it said: {said}") from None
 
-    def ensure_topic(self, topic: str, config: dict[str, str] | None = None) -> None:
-        """Creates the topic with one partition if this run hasn't yet, and waits until it has a leader."""
+    def ensure_topic(self, topic: str, config: dict[str, str] | None = None, partitions: int = 1) -> None:
+        """Creates the topic if this run hasn't yet, and waits until its first partition has a leader."""
         if topic in self.records:
             return
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         self._wait(
-            admin.create_topics([NewTopic(topic, 1, 1, config=config or {})], operation_timeout=TIMEOUT_S)[topic],
+            admin.create_topics([NewTopic(topic, partitions, 1, config=config or {})], operation_timeout=TIMEOUT_S)[
+                topic
+            ],
             "create",
             topic,
         )

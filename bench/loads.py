@@ -67,23 +67,23 @@ class SettlingLoad(ClusterLoad, Protocol):
         ...
 
 
-def run_child(command: list[str], what: str) -> str:
+def run_child(command: list[str], what: str, timeout_s: float = TIMEOUT_S) -> str:
     """Runs a client to its end, bounded in time; its output. Raises LoadError with the last line it wrote."""
     try:
         run = subprocess.run(
-            command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, stdin=subprocess.DEVNULL, cwd=ROOT
+            command, capture_output=True, text=True, timeout=timeout_s, check=False, stdin=subprocess.DEVNULL, cwd=ROOT
         )
     except subprocess.TimeoutExpired:
-        raise LoadError(f"{what} took more than {TIMEOUT_S:.0f} s") from None
+        raise LoadError(f"{what} took more than {timeout_s:.0f} s") from None
     if run.returncode != 0:
         lines = (run.stderr or run.stdout).strip().splitlines() or ["without a word"]
         raise LoadError(f"{what} failed: {lines[-1]}")
     return run.stdout
 
 
-def python_client(module: str, *arguments: str) -> Metrics:
+def python_client(module: str, *arguments: str, timeout_s: float = TIMEOUT_S) -> Metrics:
     """Runs one of the client modules in a process of its own."""
-    output = run_child([sys.executable, "-m", module, *arguments], " ".join([module, *arguments[:-1]]))
+    output = run_child([sys.executable, "-m", module, *arguments], " ".join([module, *arguments[:-1]]), timeout_s)
     answer: Metrics = json.loads(output.splitlines()[-1])
     return answer
 

@@ -15,6 +15,7 @@ from bench.loads import ClusterLoad, Fetch, Latency, Load, Produce, ProduceThenF
 from bench.long_append import AppendsToLongLogs
 from bench.long_log import LongLog
 from bench.restarts import ManyPartitions, Recovery
+from bench.spark import SparkReads
 from bench.transactions import Transactions
 from bench.workloads import Workload
 
@@ -26,7 +27,10 @@ FETCHED = 4
 
 @dataclass(frozen=True)
 class Row:
-    """One number of one load. `ratio` bounds kafkapy's by Apache Kafka's, `ceiling` by itself."""
+    """One number of one load. `ratio` bounds kafkapy's by Apache Kafka's, `ceiling` by itself.
+
+    `if_named`: the row is measured only if --only names it.
+    """
 
     id: str
     title: str
@@ -35,6 +39,7 @@ class Row:
     metric: str
     ratio: float | None = None
     ceiling: float | None = None
+    if_named: bool = False
 
 
 LONG_LOG_GB = 5
@@ -71,6 +76,7 @@ def all_rows(*, quick: bool, long_log_gb: int = LONG_LOG_GB) -> list[Row]:
         *_groups(share),
         *_restarts(10_000 // share, 1 if quick else RECOVERED_GB),
         *_cluster(share),
+        *_spark(share),
         *[row for workload in compressed for row in _throughput("java", workload, None)],
     ]
 
@@ -335,6 +341,21 @@ def _cluster(share: int) -> list[Row]:
     ]  # fmt: skip
 
 
+def _spark(share: int) -> list[Row]:
+    """Minutes per broker, mostly Spark's own: only on request."""
+    load = SparkReads(1_000_000 // share, 3, 40 // share)
+    what = f"Spark reads {load.records:,} records of 100 B"
+    return [
+        Row("spark-batch", f"{what} in one batch", "s", load, "batch_s", ratio=1.0, if_named=True),
+        Row("spark-parquet", f"{what} as a stream into Parquet", "s", load, "parquet_s", ratio=1.0, if_named=True),
+        Row("spark-parquet-rate", "the same, how many", "rows per s", load, "parquet_rows_per_s", if_named=True),
+        Row("spark-micro-batch", "a record's acknowledgement to the end of its micro-batch in Spark, median", "ms",
+            load, "micro_batch_ms", ratio=1.0, if_named=True),
+        Row("spark-cost", "all of Spark's reads, what they cost the broker", "processor-s", load, "broker_s",
+            ratio=1.0, if_named=True),
+    ]  # fmt: skip
+
+
 def _failover(size: str, load: ControllerFailover, ratio: float | None) -> list[Row]:
     name = f"cluster-failover-{size}"
     many = f"{load.partitions:,} partitions with {load.replicas} replicas"
@@ -352,8 +373,13 @@ def _failover(size: str, load: ControllerFailover, ratio: float | None) -> list[
 
 
 def chosen(rows: list[Row], patterns: list[str]) -> list[Row]:
-    """The rows whose ids match any pattern (`fetch-*`), all without patterns; raises ValueError if one fits none."""
+    """The rows whose ids match any pattern (`fetch-*`); raises ValueError if one fits none.
+
+    Without patterns all rows but those that must be named.
+    """
     for pattern in patterns:
         if not any(fnmatchcase(row.id, pattern) for row in rows):
             raise ValueError(f"no row is called {pattern}; --list names them")
-    return [row for row in rows if not patterns or any(fnmatchcase(row.id, pattern) for pattern in patterns)]
+    if not patterns:
+        return [row for row in rows if not row.if_named]
+    return [row for row in rows if any(fnmatchcase(row.id, pattern) for pattern in patterns)]

