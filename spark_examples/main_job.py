@@ -7,12 +7,16 @@ import argparse
 import json
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import SparkSession
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from spark_examples import chart, flights, monitoring, topics
+from spark_examples.live_page import SHOWN_ALERTS, LiveState, live_page, query_rows
 from spark_examples.report import CONSOLE, Summary, number_table, run_on_broker
 from spark_examples.session import open_session
 
@@ -58,7 +62,23 @@ def show(history: list[dict[str, Any]], alerts: list[dict[str, Any]]) -> None:
     CONSOLE.print(hours)
 
 
-def run(bootstrap: str, out: Path, summary: Summary) -> None:
+@contextmanager
+def shown(spark: SparkSession, places: monitoring.Places, page: int | None) -> Iterator[None]:
+    """The queries are on a live page at this port meanwhile, if there is one."""
+    if page is None:
+        yield
+        return
+
+    def state() -> LiveState:
+        alerts = read_alerts(places.bootstrap, places.alerts_topic)
+        return LiveState(query_rows(spark), alerts[: -SHOWN_ALERTS - 1 : -1])
+
+    with live_page("Departures from New York", page, state) as address:
+        CONSOLE.print(f"  live: {address}")
+        yield
+
+
+def run(bootstrap: str, out: Path, summary: Summary, page: int | None = None) -> None:
     """The whole job against a running broker."""
     places = monitoring.Places(bootstrap, TOPIC, ALERTS, out / "history", out / "checkpoints")
     with summary.step("read the data set") as remarks:
@@ -70,10 +90,10 @@ def run(bootstrap: str, out: Path, summary: Summary) -> None:
     with summary.step("start Spark") as remarks:
         spark = open_session("monitoring", out / "spark.log")
         remarks.append(f"Spark {spark.version}")
-    with summary.step("aggregate the stream") as remarks:
+    with summary.step("aggregate the stream") as remarks, shown(spark, places, page):
         processed = monitoring.process_available(spark, places)
         remarks.append(f"{processed.rows:,} rows in {processed.batches} micro-batches")
-    with summary.step("close the feed and resume"):
+    with summary.step("close the feed and resume"), shown(spark, places, page):
         flights.close_feed(bootstrap, places.flights_topic, feed[-1].scheduled_ms)
         monitoring.process_available(spark, places)
     with summary.step("read the results back") as remarks:
@@ -91,12 +111,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bootstrap", metavar="HOST:PORT", help="use this broker instead of starting kafkapy")
     parser.add_argument("--out", type=Path, default=Path("out"), help="where results go (default: out)")
+    parser.add_argument("--page", metavar="PORT", type=int, help="show the queries at http://127.0.0.1:PORT meanwhile")
     arguments = parser.parse_args()
     out: Path = arguments.out
     for folder in ("history", "checkpoints"):
         shutil.rmtree(out / folder, ignore_errors=True)
     out.mkdir(parents=True, exist_ok=True)
-    status = run_on_broker(arguments.bootstrap, lambda bootstrap, summary: run(bootstrap, out, summary))
+    status = run_on_broker(arguments.bootstrap, lambda bootstrap, summary: run(bootstrap, out, summary, arguments.page))
     if status == 0:
         CONSOLE.print(f"Results: {out}/history (Parquet), {out}/alerts.json, {out}/delays.png")
     return status
