@@ -31,7 +31,7 @@ kafka_admin: Any = confluent_kafka.admin  # exports its names without saying so 
 ROOT = Path(__file__).resolve().parents[2]
 DAYS, BROKEN, PARTS = 8, 12, 4
 ROWS_PER_LOAD = 2500
-TIMEOUT_S = 240
+TIMEOUT_S = 500
 FULL = {0: Extent(0, 100), 1: Extent(50, 50), 2: Extent(10, 1010)}
 SOURCE = warehouse.Source("nowhere:1", "flights", rows_per_load=110)
 
@@ -153,7 +153,7 @@ def finished(process: subprocess.Popen[str], code: int) -> Iterator[str]:
 @pytest.mark.spark
 @pytest.mark.long_on_clusters
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1500)
 @pytest.mark.parametrize(("kills", "rows_per_load"), [(1, ROWS_PER_LOAD), pytest.param(3, 600, marks=pytest.mark.long)])
 def test_a_load_that_is_killed_and_resumed_loads_each_row_once(
     broker: Broker, topic_name: str, resume: Resume, tmp_path: Path, kills: int, rows_per_load: int
