@@ -20,6 +20,7 @@ from kafkapy.clock import SystemClock
 EXAMPLES: Final = examples(
     "kafkapy mirror --from east:9092 --to west:9092",
     "kafkapy mirror --from east:9092 --to west:9092 --topics 'orders,payments\\..*' --exactly-once",
+    "kafkapy mirror --from east:9092 --to west:9092 --groups '.*'",
     "kafkapy mirror --from 127.0.0.1:9092 --to 127.0.0.1:9093 --once",
 )
 TIMEOUT_S: Final = 40.0
@@ -32,6 +33,10 @@ def run(  # noqa: PLR0913, PLR0917  # typer reads a command's options from its p
     topics: Annotated[
         str, typer.Option("--topics", "-t", metavar="REGEX,…", help="Only topics whose whole name matches.")
     ] = ".*",
+    groups: Annotated[
+        str,
+        typer.Option("--groups", metavar="REGEX,…", help="Translate the offsets of these consumer groups; '.*': all."),
+    ] = "",
     group: Annotated[
         str, typer.Option("--group", "-g", help="The group on the target that keeps the positions.")
     ] = DEFAULT_GROUP,
@@ -53,17 +58,27 @@ def run(  # noqa: PLR0913, PLR0917  # typer reads a command's options from its p
     """Copy topics with their partitions from one cluster to another, until SIGTERM or Ctrl-C.
 
     Topics whose names begin with __ are not copied. Each record is copied at least once; with --exactly-once, consumers
-    of committed records see it exactly once. A mirror that is started again goes on where it was.
+    of committed records see it exactly once. A mirror that is started again goes on where it was. With --groups the
+    committed offsets of consumer groups are translated, so that groups which change the cluster go on where they were.
     """
     if transactional_id is not None and not exactly_once:
         fail("--transactional-id is for --exactly-once only")
     options = MirrorOptions(
-        _patterns(topics),
-        group,
-        (transactional_id or group) if exactly_once else None,
-        once,
-        replication_factor,
+        topics=_patterns("--topics", topics),
+        groups=_patterns("--groups", groups),
+        group=group,
+        transactional_id=(transactional_id or group) if exactly_once else None,
+        once=once,
+        replication_factor=replication_factor,
     )
+    found = _copy(source, target, options, interval)
+    message = f"copied {counted(found.records, 'record')} of {counted(found.partitions, 'partition')}"
+    rest = "" if not found.lag else f"; {counted(found.lag, 'offset')} left"
+    done(message + rest, as_json=as_json, **found._asdict())
+
+
+def _copy(source: str, target: str, options: MirrorOptions, interval_s: float) -> MirrorProgress:
+    """Run a mirror to its end; a failure ends the command with one line."""
     now_s = SystemClock().monotonic_s
     with failures_in_one_line(), ExitStack() as stack:
         clients = tuple(stack.enter_context(ClusterClient(each, TIMEOUT_S)) for each in (source, target))
@@ -75,20 +90,17 @@ def run(  # noqa: PLR0913, PLR0917  # typer reads a command's options from its p
             report=lambda line: say(f"kafkapy: {line}", to_error=True),
         )
         mirror.open()
-        show = _bar(stack, mirror.progress) if shows_progress() else _lines(now_s, interval)
+        show = _bar(stack, mirror.progress) if shows_progress() else _lines(now_s, interval_s)
         mirror.run(stop, show)
         stack.pop_all().close()
-    found = mirror.progress
-    message = f"copied {counted(found.records, 'record')} of {counted(found.partitions, 'partition')}"
-    rest = "" if not found.lag else f"; {counted(found.lag, 'offset')} left"
-    done(message + rest, as_json=as_json, **found._asdict())
+    return mirror.progress
 
 
-def _patterns(text: str) -> list[re.Pattern[str]]:
+def _patterns(option: str, text: str) -> list[re.Pattern[str]]:
     try:
         return [re.compile(part) for part in text.split(",") if part]
     except re.error as error:
-        fail(f"--topics {text}: {error}")
+        fail(f"{option} {text}: {error}")
 
 
 @contextmanager

@@ -33,7 +33,7 @@ from kafkapy.records.batch import (
 )
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.records.record import encode_batch, encode_legacy, read_records, set_offset
-from kafkapy.types import NO_EPOCH
+from kafkapy.types import NO_EPOCH, NO_OFFSET
 
 RUN_BYTES: Final = 32 * 1024
 """Entries of magic 0 and 1 are joined to sets of this many bytes; a broker makes one batch of each."""
@@ -48,14 +48,16 @@ _PRODUCER_OFFSET: Final = 43
 class Forwarded(NamedTuple):
     """A batch (or a set of entries) to produce; ``data`` is None where nothing is to be passed on.
 
-    ``record_count`` is the number of records, ``next_offset`` the source's offset behind them. The CRC of a batch of
-    magic 2 is valid only after ``stamp``.
+    ``record_count`` is the number of records, ``next_offset`` the source's offset behind them. No record has a lower
+    offset than ``first_offset``; where compaction has removed records, the first one may have a higher. The CRC of a
+    batch of magic 2 is valid only after ``stamp``.
     """
 
     data: bytearray | None
     magic: int
     next_offset: int
     record_count: int
+    first_offset: int = NO_OFFSET
 
 
 class _AbortedProducers:
@@ -114,34 +116,37 @@ def _may_join(run: Forwarded, header: BatchHeader) -> bool:
 
 def _one(records: ReadableBuffer, position: int, header: BatchHeader, *, is_left_out: bool) -> Forwarded:
     data: bytearray | None
-    count = header.record_count
+    count, first = header.record_count, header.base_offset
     if is_left_out or not count:
-        data, count = None, 0
+        data, count, first = None, 0, NO_OFFSET
     elif header.magic < MAGIC:
-        data, count = _legacy(records, position, header)
+        data, count, first = _legacy(records, position, header)
     elif count != header.last_offset_delta + 1:
         data = bytearray(encode_batch(read_records(records, header, position), compression=header.compression))
     else:
         data = bytearray(memoryview(records)[position : position + header.size])
         assign(data, 0, 0, NO_EPOCH)
-    return Forwarded(data, header.magic, header.next_offset, count)
+    return Forwarded(data, header.magic, header.next_offset, count, first)
 
 
-def _legacy(records: ReadableBuffer, position: int, header: BatchHeader) -> tuple[bytearray, int]:
-    """An entry, and how many records are in it. Inner offsets of magic 1 must be 0, 1, …, the wrapper's the last."""
+def _legacy(records: ReadableBuffer, position: int, header: BatchHeader) -> tuple[bytearray, int, int]:
+    """An entry, how many records are in it, and the offset of the first.
+
+    Inner offsets of magic 1 must be 0, 1, … on the way to the target, the wrapper's is the last.
+    """
     data = bytearray(memoryview(records)[position : position + header.size])
-    count = 1
+    count, first = 1, header.base_offset
     if header.compression:
         inner = read_records(data, header)
-        count = len(inner)
+        count, first = len(inner), inner[0].offset
         if [record.offset - inner[0].offset for record in inner] != list(range(count)):
             dense = [record._replace(offset=offset) for offset, record in enumerate(inner)]
-            return bytearray(encode_legacy(dense, header.magic, compression=header.compression)), count
+            return bytearray(encode_legacy(dense, header.magic, compression=header.compression)), count, first
         set_offset(data, 0, count - 1)
     if header.magic and header.timestamp_type:
         data[_LEGACY_ATTRIBUTES_OFFSET] &= ~TIMESTAMP_TYPE_BIT
         _CRC.pack_into(data, _LEGACY_CRC_OFFSET, crc32_of(data, 0, header.size))
-    return data, count
+    return data, count, first
 
 
 def stamp(batch: bytearray, producer_id: int, epoch: int, sequence: int, *, is_transactional: bool) -> None:

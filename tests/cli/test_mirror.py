@@ -60,6 +60,7 @@ def test_once(source: Broker, target: Broker, capsys: pytest.CaptureFixture[str]
     ("words", "message"),
     [
         (["--topics", "("], r"kafkapy: --topics \(: missing \)"),
+        (["--groups", "a,*"], r"kafkapy: --groups a,\*: nothing to repeat"),
         (["--transactional-id", "x"], "kafkapy: --transactional-id is for --exactly-once only"),
         (["--to", "127.0.0.1:1"], "kafkapy: no broker answers at 127.0.0.1:1: "),
     ],

@@ -1,10 +1,9 @@
 """The engine of a mirror, between two brokers in this process."""
 
 import itertools
-import re
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,8 +13,7 @@ from kafkapy.clients import configs
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import ClientError, NoBrokerError, RequestFailedError
 from kafkapy.clients.mirror import engine, reading
-from kafkapy.clients.mirror.common import MirrorError, MirrorFencedError, MirrorOptions, Place, check_producer, passes
-from kafkapy.clients.mirror.engine import Mirror
+from kafkapy.clients.mirror.common import MirrorError, MirrorFencedError, Place, check_producer, passes
 from kafkapy.clients.mirror.positions import Position, commit, positions
 from kafkapy.clients.mirror.reading import SourceReader
 from kafkapy.clients.topics import create_topic, grow_topic
@@ -25,6 +23,7 @@ from kafkapy.protocol.messages.metadata import MetadataResponse, MetadataRespons
 from kafkapy.records.forward import forwarded
 from kafkapy.records.record import Record, encode_batch, encode_legacy
 from kafkapy.testing import Broker
+from tests.clients.mirrors import copied, mirrored
 
 GROUP = "kafkapy-mirror"
 
@@ -41,35 +40,6 @@ def target() -> Iterator[Broker]:
         yield broker
 
 
-class Running:
-    """A mirror, the lines that it reported, and its time, which grows by a tenth of a second at each look."""
-
-    def __init__(self, mirror: Mirror, lines: list[str], clients: tuple[ClusterClient, ClusterClient]) -> None:
-        self.mirror = mirror
-        self.lines = lines
-        self.clients = clients
-
-    def finish(self) -> "Running":
-        self.mirror.run(threading.Event(), lambda _: None)
-        return self
-
-
-@contextmanager
-def mirrored(source: Broker, target: Broker, topics: str, **options: Any) -> Iterator[Running]:
-    lines: list[str] = []
-    ticks = itertools.count()
-    given = MirrorOptions(**{"topics": [re.compile(topics)], "once": True, **options})
-    with ClusterClient(source.bootstrap) as first, ClusterClient(target.bootstrap) as second:
-        mirror = Mirror((first, second), given, now_s=lambda: next(ticks) / 10, report=lines.append)
-        mirror.open()
-        yield Running(mirror, lines, (first, second))
-
-
-def _copy(source: Broker, target: Broker, topics: str, **options: Any) -> Running:
-    with mirrored(source, target, topics, **options) as running:
-        return running.finish()
-
-
 def _contents(broker: Broker, topic: str) -> list[tuple[Any, ...]]:
     found = broker.records(topic, read_committed=True)
     return sorted([(each.partition, each.key, each.value, each.timestamp, each.headers) for each in found], key=repr)
@@ -84,13 +54,13 @@ def test_records_keep_all_that_they_are(source: Broker, target: Broker, transact
     source.create_topic(name, 3)
     for at in range(30):
         source.produce(name, b"v%d" % at, key=b"k%d" % at, partition=at % 3, timestamp=1000 + at, headers=[("h", b"x")])
-    found = _copy(source, target, name, transactional_id=transactional_id)
+    found = copied(source, target, name, transactional_id=transactional_id)
     assert found.lines == [f"topic {name} is created on the target"]
     assert found.mirror.progress.records == 30
     assert found.mirror.progress.lag == 0
     assert _contents(target, name) == _contents(source, name)
     source.produce(name, b"more", partition=1)
-    assert _copy(source, target, name, transactional_id=transactional_id).mirror.progress.records == 1
+    assert copied(source, target, name, transactional_id=transactional_id).mirror.progress.records == 1
     assert _contents(target, name) == _contents(source, name)
     with ClusterClient(target.bootstrap) as client:
         assert positions(client, GROUP)[name, 0].offset == 10
@@ -117,26 +87,26 @@ def test_more_partitions_on_the_target_are_refused(source: Broker, target: Broke
     source.create_topic("narrow", 1)
     target.create_topic("narrow", 2)
     with pytest.raises(MirrorError, match=r"narrow has 2 partitions on the target and 1 on the source: add partitions"):
-        _copy(source, target, "narrow")
+        copied(source, target, "narrow")
 
 
 def test_the_same_cluster_twice_is_refused(source: Broker) -> None:
     with pytest.raises(MirrorError, match="are the same cluster, with the id"):
-        _copy(source, source, "x")
+        copied(source, source, "x")
 
 
 def test_a_topic_that_the_target_refuses_is_named(source: Broker, target: Broker) -> None:
     source.create_topic("refused", 1)
     with pytest.raises(MirrorError, match=r"topic refused: .*create it there with 1 partitions, or leave it out"):
-        _copy(source, target, "refused", replication_factor=5)
+        copied(source, target, "refused", replication_factor=5)
 
 
 def test_a_topic_that_came_from_the_target_is_not_copied_back(source: Broker, target: Broker) -> None:
     source.create_topic("one-way", 1)
     source.produce("one-way", b"v")
-    _copy(source, target, "one-way")
+    copied(source, target, "one-way")
     target.produce("one-way", b"written on the copy")
-    back = _copy(target, source, "one-way")
+    back = copied(target, source, "one-way")
     assert back.mirror.progress == (0, 0, 0, 0, 0)
     assert back.lines[0].startswith(
         "topic one-way is not copied: group kafkapy-mirror of the source says that it comes"
@@ -155,20 +125,20 @@ def test_two_mirrors_that_begin_together_copy_one_way(source: Broker, target: Br
         with ClusterClient(broker.bootstrap) as client:
             commit(client, GROUP, {("mutual", 0): Position(0, ids[other])})
     first, second = sorted((source, target), key=lambda each: ids[each])
-    assert _copy(second, first, "mutual").mirror.progress.partitions == 0
-    assert _copy(first, second, "mutual").mirror.progress.records == 1
+    assert copied(second, first, "mutual").mirror.progress.partitions == 0
+    assert copied(first, second, "mutual").mirror.progress.records == 1
 
 
 def test_a_chain_carries_the_path(source: Broker, target: Broker) -> None:
     source.create_topic("chained", 1)
     source.produce("chained", b"v")
-    _copy(source, target, "chained")
+    copied(source, target, "chained")
     with Broker() as third:
-        assert _copy(target, third, "chained").mirror.progress.records == 1
-        assert _copy(third, source, "chained").mirror.progress.partitions == 0
+        assert copied(target, third, "chained").mirror.progress.records == 1
+        assert copied(third, source, "chained").mirror.progress.partitions == 0
         with pytest.raises(MirrorError, match=r"has positions in cluster .* choose another --group"):
-            _copy(source, third, "chained")
-        assert _copy(source, third, "chained", group="another").mirror.progress.records == 1
+            copied(source, third, "chained")
+        assert copied(source, third, "chained", group="another").mirror.progress.records == 1
 
 
 @BOTH
@@ -184,7 +154,7 @@ def test_only_committed_records_are_copied(source: Broker, target: Broker, trans
             if committed:
                 writer.commit({})
         writer.open()
-    found = _copy(source, target, name, transactional_id=transactional_id)
+    found = copied(source, target, name, transactional_id=transactional_id)
     assert found.mirror.progress.records == 2
     assert [each.value for each in target.records(name, read_committed=True)] == [b"a", b"c"]
     with ClusterClient(target.bootstrap) as client:
@@ -213,8 +183,8 @@ def test_message_sets_are_copied(source: Broker, target: Broker, magic: int) -> 
     name = f"format-{magic}"
     _legacy_topic(source, name, magic)
     with pytest.raises(MirrorError, match=f"message format {magic}, which can't be in a transaction"):
-        _copy(source, target, name, transactional_id="old")
-    assert _copy(source, target, name).mirror.progress.records == 4
+        copied(source, target, name, transactional_id="old")
+    assert copied(source, target, name).mirror.progress.records == 4
     assert _contents(target, name) == _contents(source, name)
     assert [each.value for each in target.records(name)] == [b"a", b"b", b"c", b"d"]
 
@@ -342,7 +312,7 @@ def test_once_needs_a_leader_for_each_partition(
     target.create_topic("led", 1)
     monkeypatch.setattr(ClusterClient, "metadata", _without_leader(ClusterClient.metadata, source.bootstrap))
     with pytest.raises(MirrorError, match="partition led-0 has no leader"):
-        _copy(source, target, "led")
+        copied(source, target, "led")
 
 
 def _without_leader(real: Callable[..., MetadataResponse], bootstrap: str) -> Callable[..., MetadataResponse]:
@@ -390,7 +360,7 @@ def test_many_batches_of_many_partitions(source: Broker, target: Broker) -> None
     source.create_topic("many", 5)
     for at in range(100):
         source.produce("many", b"%d" % at * 100, partition=at % 5)
-    found = _copy(source, target, "many", fetch_bytes=4000)
+    found = copied(source, target, "many", fetch_bytes=4000)
     assert found.mirror.progress.batches == 100
     assert [each.value for each in target.records("many", partition=3)] == [
         each.value for each in source.records("many", partition=3)

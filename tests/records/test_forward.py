@@ -47,7 +47,7 @@ def _header(each: Forwarded) -> BatchHeader:
 def test_the_producer_changes_and_the_records_stay() -> None:
     batch = _of(4001, b"a", b"b", base_offset=40)
     (each,) = forwarded(memoryview(batch))
-    assert (each.magic, each.next_offset, each.record_count) == (MAGIC, 42, 2)
+    assert (each.magic, each.first_offset, each.next_offset, each.record_count) == (MAGIC, 40, 42, 2)
     assert each.data is not None
     stamp(each.data, 77, 1, 20, is_transactional=False)
     header = _header(each)
@@ -123,7 +123,7 @@ def test_entries_are_joined_to_sets(magic: int) -> None:
         (magic, 2), (magic, 2), (magic, 2), (MAGIC, 1), (magic, 2),
     ]  # fmt: skip
     assert bytes(found[0].data or b"") == entries
-    assert [each.next_offset for each in found[:2]] == [7, 9]
+    assert [(each.first_offset, each.next_offset) for each in found[:2]] == [(5, 7), (7, 9)]
 
 
 def test_sets_have_a_size() -> None:
@@ -148,7 +148,7 @@ def test_offsets_in_wrappers_count_from_0() -> None:
     (each,) = forwarded(encode_legacy(kept, 1, compression=GZIP))
     assert _inner_offsets(each) == [0, 1]
     assert _values(each) == [b"c", b"e"]
-    assert each.next_offset == 73
+    assert (each.first_offset, each.next_offset) == (70, 73)
 
 
 def test_append_time_of_entries_is_not_sent() -> None:

@@ -34,6 +34,8 @@ class MirrorOptions(NamedTuple):
     """What is copied, and how. Without ``transactional_id`` records are copied at least once."""
 
     topics: Sequence[re.Pattern[str]] = (re.compile(".*"),)
+    groups: Sequence[re.Pattern[str]] = ()
+    """Consumer groups whose committed offsets are translated; none by default, as in MirrorMaker 2."""
     group: str = DEFAULT_GROUP
     transactional_id: str | None = None
     once: bool = False
@@ -44,7 +46,7 @@ class MirrorOptions(NamedTuple):
     commit_every_s: float = 1.0
     """How long acknowledged records wait for the commit of their positions, or of their transaction."""
     refresh_every_s: float = 5.0
-    """How often topics and partitions are looked up."""
+    """How often topics and partitions are looked up, and the offsets of groups."""
 
 
 def passes(error: ClientError) -> bool:

@@ -12,8 +12,10 @@ from typing import Final, NamedTuple
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import ClientError
 from kafkapy.clients.mirror.common import MirrorError, MirrorOptions, Place, passes
+from kafkapy.clients.mirror.groups import GroupOffsetSync
+from kafkapy.clients.mirror.offset_map import MirrorOffsetMap
 from kafkapy.clients.mirror.positions import Position
-from kafkapy.clients.mirror.reading import FetchedBatches, SourceReader
+from kafkapy.clients.mirror.reading import FetchedBatches, SourceReader, list_offsets
 from kafkapy.clients.mirror.topics import Selection, TopicSelector
 from kafkapy.clients.mirror.writing import TargetWriter, TransactionalWriter
 from kafkapy.protocol.constants import EARLIEST, LATEST
@@ -24,7 +26,7 @@ RETRY_PAUSE_S: Final = 0.5
 ONCE_PATIENCE_S: Final = 60.0
 """With ``once``: how long a mirror goes on without a round that succeeds."""
 KEEP_POSITIONS_S: Final = 3600.0
-"""All positions are committed again so often: brokers forget those that are a week old."""
+"""All positions and offsets of groups are committed again so often: brokers forget those that are a week old."""
 
 
 class MirrorProgress(NamedTuple):
@@ -55,16 +57,20 @@ class Mirror:
         self._reader = SourceReader(self._source, options.fetch_bytes)
         self._selector = TopicSelector(self._source, self._target, options, report)
         self._writer = (
-            TargetWriter(self._target, options.group)
+            TargetWriter(self._target, options.group, report)
             if options.transactional_id is None
-            else TransactionalWriter(self._target, options.group, options.transactional_id)
+            else TransactionalWriter(self._target, options.group, options.transactional_id, report)
         )
+        self._groups = GroupOffsetSync(self._source, self._target, options, report) if options.groups else None
         self._selection = Selection({}, {}, {}, [])
         self._positions: dict[Place, int] = {}
+        self._offset_maps: dict[Place, MirrorOffsetMap] = {}
         self._uncommitted: set[Place] = set()
         self._ends: dict[Place, int] = {}
         self._goal: dict[Place, int] | None = None
-        self._committed_s = self._refreshed_s = self._kept_s = now_s()
+        self._committed_s = self._refreshed_s = self._kept_s = self._synced_s = self._groups_kept_s = now_s()
+        self._is_synced = not options.groups
+        self._copied_s: float | None = None
         self._records = self._batch_count = self._size = 0
 
     @property
@@ -76,7 +82,11 @@ class Mirror:
 
     @property
     def is_done(self) -> bool:
-        """With ``once``: whether all that the source had at the start is copied."""
+        """With ``once``: whether all that the source had at the start is copied, and the offsets of groups are."""
+        return self._is_copied and self._is_synced
+
+    @property
+    def _is_copied(self) -> bool:
         goal = self._goal
         return goal is not None and all(self._positions.get(place, 0) >= end for place, end in goal.items())
 
@@ -114,6 +124,7 @@ class Mirror:
             after_round(self.progress)
         if failed_since is None:
             self._commit()
+            self._sync_groups()
 
     def step(self) -> None:
         """Copy what one round of fetch requests brings; commit when it is time, and when there is no more."""
@@ -133,8 +144,10 @@ class Mirror:
                 self._commit()
         for place in result.out_of_range:
             self._move_into_range(place)
-        if is_idle or self.is_done:
+        if is_idle or self._is_copied:
             self._commit()
+        if self._is_copied or self._now_s() - self._synced_s >= self._options.refresh_every_s:
+            self._sync_groups()
 
     def _wanted(self) -> dict[Place, int]:
         """Positions of the partitions to fetch: with ``once`` those that are not done."""
@@ -143,9 +156,12 @@ class Mirror:
             place: at for place, at in self._positions.items() if goal is None or at < goal.get(place, 0)
         }  # fmt: skip
 
-    def _acknowledge(self, place: Place, passed: Forwarded) -> None:
+    def _acknowledge(self, place: Place, passed: Forwarded, target_offset: int) -> None:
         self._positions[place] = passed.next_offset
         self._uncommitted.add(place)
+        if target_offset >= 0:
+            offset_map = self._offset_maps[place]
+            offset_map.add(passed.first_offset, passed.next_offset, target_offset, passed.record_count)
         if passed.data is not None:
             self._records += passed.record_count
             self._batch_count += 1
@@ -157,17 +173,37 @@ class Mirror:
             self._uncommitted.update(self._positions)
             self._kept_s = now
         if self._uncommitted:
-            self._writer.commit(
-                {place: Position(self._positions[place], self._path(place)) for place in self._uncommitted}
-            )
+            self._writer.commit({place: self._position(place) for place in self._uncommitted})
             self._uncommitted.clear()
 
-    def _path(self, place: Place) -> str:
-        return self._selection.paths.get(place[0], "")
+    def _position(self, place: Place) -> Position:
+        path = self._selection.paths.get(place[0], "")
+        return Position(self._positions[place], path, self._offset_maps[place].encode())
+
+    def _sync_groups(self) -> None:
+        """Commit the offsets of groups on the target; with ``once`` until all are there, for a minute at most."""
+        if self._groups is None:
+            return
+        self._synced_s = now = self._now_s()
+        keep = now - self._groups_kept_s >= KEEP_POSITIONS_S
+        if keep:
+            self._groups_kept_s = now
+        is_complete = self._groups.sync(self._translated, self._selection.target_leaders, keep=keep)
+        if self._is_copied and not self._is_synced:
+            self._copied_s = now if self._copied_s is None else self._copied_s
+            self._is_synced = is_complete or now - self._copied_s > ONCE_PATIENCE_S
+            if self._is_synced and not is_complete:
+                self._report("the offsets of some groups are not on the target, as brokers could not answer for them")
+
+    def _translated(self, place: Place, offset: int) -> int | None:
+        """The target's offset for one of the source; records that are not copied yet will be behind the others."""
+        return self._offset_maps[place].translate(min(offset, self._positions[place]))
 
     def _begin_anew(self) -> None:
         for client in self._clients:
             client.close()
+        if self._groups is not None:
+            self._groups.reset()
         self._writer.open()
         if self._writer.is_transactional:
             self._positions.clear()
@@ -194,17 +230,42 @@ class Mirror:
         places = self._selection.source_leaders
         new = [place for place in places if place not in self._positions]
         first = self._offsets((place for place in new if place not in committed), EARLIEST)
+        ends = list_offsets(self._target, new, self._selection.target_leaders, LATEST, is_source=False)
+        for place in new:
+            self._offset_maps[place] = self._offset_map(place, committed.get(place), ends[place])
         self._positions = {place: at for place, at in self._positions.items() if place in places}
         self._positions.update({place: committed[place].offset for place in new if place in committed})
         self._positions.update(first)
+        self._offset_maps = {place: each for place, each in self._offset_maps.items() if place in places}
         self._uncommitted = {*(place for place in self._uncommitted if place in places), *first}
         self._ends = {place: end for place, end in self._ends.items() if place in places}
         if self._goal is not None:
             paths = self._selection.paths
             self._goal = {place: end for place, end in self._goal.items() if place[0] in paths}
 
+    def _offset_map(self, place: Place, committed: Position | None, target_end: int) -> MirrorOffsetMap:
+        """The map that is stored with a position, or one of what comes from now on.
+
+        If a partition is copied from its first record, the map begins with offset 0: what the source has removed before
+        can't be read on the target either.
+        """
+        if committed is None:
+            return MirrorOffsetMap(0, target_end)
+        found = MirrorOffsetMap.decode(committed.offset_map)
+        if found is not None and found.target_end > target_end:
+            self._report(
+                f"partition {place[0]}-{place[1]}: the target ends at offset {target_end}, before offset"
+                f" {found.target_end}, to which records were copied: its records were lost, or its topic is a new one"
+            )
+            found = None
+        return MirrorOffsetMap(committed.offset, target_end) if found is None else found
+
     def _offsets(self, places: Iterable[Place], at: int) -> dict[Place, int]:
         return self._reader.offsets(places, self._selection.source_leaders, at)
+
+    def _target_end(self, place: Place) -> int:
+        leaders = self._selection.target_leaders
+        return list_offsets(self._target, [place], leaders, LATEST, is_source=False)[place]
 
     def _move_into_range(self, place: Place) -> None:
         at = self._positions[place]
@@ -218,6 +279,7 @@ class Mirror:
                 f"partition {place[0]}-{place[1]}: the source ends before offset {at}, so its topic is another one now;"
                 " it is copied from its beginning"
             )
+            self._offset_maps[place] = MirrorOffsetMap(0, self._target_end(place))
         self._positions[place] = first
         self._uncommitted.add(place)
 

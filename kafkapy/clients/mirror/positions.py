@@ -1,7 +1,11 @@
 """The positions of a mirror: offsets of the source, committed for a group on the target, with where they come from.
 
-The metadata of each committed offset is the path of the topic: the id of the cluster that it is copied from, and before
-it those that this cluster has it from, with commas. So a mirror knows what is a copy of what it would write to.
+The metadata of each committed offset has parts with ``;`` between them:
+
+- the path of the topic: the id of the cluster that it is copied from, and before it those that this cluster has it
+  from, with commas. So a mirror knows what is a copy of what it would write to.
+- where the copied records are on the target, see ``offset_map.py``. It is here because it is thus committed together
+  with the position, in the same transaction if there is one.
 """
 
 from collections.abc import Mapping
@@ -25,10 +29,24 @@ _FIRST_WITH_STABLE = 7
 
 
 class Position(NamedTuple):
-    """The source's offset up to which a partition is copied, and the path of its topic."""
+    """The source's offset up to which a partition is copied, the path of its topic, and its map of offsets."""
 
     offset: int
     path: str
+    offset_map: str = ""
+
+    @property
+    def metadata(self) -> str:
+        """What is committed with the offset."""
+        return f"{self.path};{self.offset_map}" if self.offset_map else self.path
+
+    def shortened(self) -> "Position":
+        """The position alone, for a target that refuses long metadata."""
+        return Position(self.offset, self.path)
+
+
+def _position(offset: int, metadata: str) -> Position:
+    return Position(offset, *metadata.split(";")[:2])
 
 
 def positions(client: ClusterClient, group: str) -> dict[Place, Position]:
@@ -45,7 +63,7 @@ def positions(client: ClusterClient, group: str) -> dict[Place, Position]:
             for each in topic.partitions:
                 check(each.error_code, what=f"group {group}, {topic.name}-{each.partition_index}")
                 if each.committed_offset >= 0:
-                    found[topic.name, each.partition_index] = Position(each.committed_offset, each.metadata or "")
+                    found[topic.name, each.partition_index] = _position(each.committed_offset, each.metadata or "")
         return found
 
     return client.retrying(attempt, also=_UNSTABLE)
@@ -55,7 +73,7 @@ def commit(client: ClusterClient, group: str, changed: Mapping[Place, Position])
     """Store positions outside of a transaction. Raises RequestFailedError, also if the group has members."""
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
     for (topic, index), position in changed.items():
-        part = OffsetCommitRequestPartition(index, position.offset, committed_metadata=position.path)
+        part = OffsetCommitRequestPartition(index, position.offset, committed_metadata=position.metadata)
         topics.setdefault(topic, []).append(part)
     request = OffsetCommitRequest(group, topics=[OffsetCommitRequestTopic(*pair) for pair in topics.items()])
 

@@ -15,12 +15,12 @@ from kafkapy.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from kafkapy.types import READ_COMMITTED
 
 WAIT_MS: Final = 200
 """The longest wait for the first new record."""
 PARTITION_BYTES: Final = 1 << 20
 """The least that a request asks for of a partition, so that a few busy ones of many fill the response."""
-READ_COMMITTED: Final = 1
 
 
 class FetchedBatches(NamedTuple):
@@ -82,18 +82,26 @@ class SourceReader:
 
     def offsets(self, places: Iterable[Place], leaders: dict[Place, int], at: int) -> dict[Place, int]:
         """The offset of each place at a time (LATEST is the last stable offset)."""
-        found: dict[Place, int] = {}
-        for leader, asked in by_leader(places, leaders).items():
-            wanted = [
-                ListOffsetsTopic(topic, [ListOffsetsPartition(index, timestamp=at) for index in partitions])
-                for topic, partitions in by_topic(asked).items()
-            ]
-            request = ListOffsetsRequest(-1, READ_COMMITTED, wanted)
-            for topic in self._client.node(leader).call(request, ListOffsetsResponse).topics:
-                for answer in topic.partitions:
-                    check(answer.error_code, what=f"partition {topic.name}-{answer.partition_index} of the source")
-                    found[topic.name, answer.partition_index] = answer.offset
-        return found
+        return list_offsets(self._client, places, leaders, at, is_source=True)
+
+
+def list_offsets(
+    client: ClusterClient, places: Iterable[Place], leaders: dict[Place, int], at: int, *, is_source: bool
+) -> dict[Place, int]:  # fmt: skip
+    """The offset of each place at a time; of the target also of records that are not committed. RequestFailedError."""
+    side, level = ("source", READ_COMMITTED) if is_source else ("target", 0)
+    found: dict[Place, int] = {}
+    for leader, asked in by_leader(places, leaders).items():
+        wanted = [
+            ListOffsetsTopic(topic, [ListOffsetsPartition(index, timestamp=at) for index in partitions])
+            for topic, partitions in by_topic(asked).items()
+        ]
+        request = ListOffsetsRequest(-1, level, wanted)
+        for topic in client.node(leader).call(request, ListOffsetsResponse).topics:
+            for answer in topic.partitions:
+                check(answer.error_code, what=f"partition {topic.name}-{answer.partition_index} of the {side}")
+                found[topic.name, answer.partition_index] = answer.offset
+    return found
 
 
 def _collect(response: FetchResponse, result: FetchResult) -> None:

@@ -36,6 +36,7 @@ from kafkapy.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 from kafkapy.records.forward import Forwarded, stamp
+from kafkapy.types import NO_OFFSET
 
 DEPTH: Final = 5
 """Requests that may be under way on a connection: brokers keep the sequences of so many batches."""
@@ -54,7 +55,8 @@ _CONCURRENT: Final = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS})
 
 Wave = dict[Place, Forwarded]
 """At most one batch of each partition, as a Produce request has."""
-Acknowledged = Callable[[Place, Forwarded], None]
+Acknowledged = Callable[[Place, Forwarded, int], None]
+"""Called for each batch that is done, with the target's offset of its first record (NO_OFFSET: not known)."""
 
 
 class TargetWriter:
@@ -62,9 +64,13 @@ class TargetWriter:
 
     is_transactional: bool = False
 
-    def __init__(self, client: ClusterClient, group: str) -> None:
+    def __init__(
+        self, client: ClusterClient, group: str, report: Callable[[str], None] = lambda _line: None
+    ) -> None:  # fmt: skip
         self._client = client
         self._group = group
+        self._report = report
+        self._is_short = False
         self._producer_id = self._epoch = -1
         self._sequences: Counter[Place] = Counter()
 
@@ -89,7 +95,8 @@ class TargetWriter:
     ) -> None:  # fmt: skip
         """Produce some of the queued batches with acks=all, and take them from their queues.
 
-        Each queue is produced in order. Calls back for each batch that is done, also for those without data.
+        Each queue is produced in order. Calls back for each batch that is done, also for those without data: see
+        ``Acknowledged``.
 
         Raises MirrorError for a batch that the target will never take, RequestFailedError or NoBrokerError else.
         """
@@ -110,7 +117,8 @@ class TargetWriter:
                 for each in topic.partition_responses:
                     place = topic.name, each.index
                     _check_produced(each.error_code, each.error_message, place, part[place])
-                    acknowledged(place, part[place])
+                    is_known = each.error_code == ErrorCode.NONE
+                    acknowledged(place, part[place], each.base_offset if is_known else NO_OFFSET)
 
     def _post(self, leader: int, wave: Wave, *, is_legacy: bool) -> None:
         request = ProduceRequest(self._transactional_id, -1, PRODUCE_TIMEOUT_MS)
@@ -134,7 +142,23 @@ class TargetWriter:
 
     def commit(self, changed: Mapping[Place, Position]) -> None:
         """Store the positions of acknowledged records."""
-        mirror_positions.commit(self._client, self._group, changed)
+        self._store(changed, lambda each: mirror_positions.commit(self._client, self._group, each))
+
+    def _store(
+        self, changed: Mapping[Place, Position], store: Callable[[Mapping[Place, Position]], None]
+    ) -> None:  # fmt: skip
+        """Store positions, without their maps of offsets if the target finds their metadata too long."""
+        try:
+            store(_shortened(changed) if self._is_short else changed)
+        except RequestFailedError as error:
+            if error.code != ErrorCode.OFFSET_METADATA_TOO_LARGE or self._is_short:
+                raise
+            self._is_short = True
+            self._report(
+                "the target refuses the metadata that the mirror keeps with its positions, so offsets of groups can't"
+                " be translated after a restart of the mirror: raise offset.metadata.max.bytes there to 4096"
+            )
+            store(_shortened(changed))
 
 
 class TransactionalWriter(TargetWriter):
@@ -142,8 +166,14 @@ class TransactionalWriter(TargetWriter):
 
     is_transactional = True
 
-    def __init__(self, client: ClusterClient, group: str, transactional_id: str) -> None:
-        super().__init__(client, group)
+    def __init__(
+        self,
+        client: ClusterClient,
+        group: str,
+        transactional_id: str,
+        report: Callable[[str], None] = lambda _line: None,
+    ) -> None:
+        super().__init__(client, group, report)
         self._id = transactional_id
         self._what = f"transactional id {transactional_id}"
         self._added: set[Place] = set()
@@ -211,7 +241,7 @@ class TransactionalWriter(TargetWriter):
             check_producer(answer.error_code, self._what)
 
         self._client.retrying(add, also=_CONCURRENT)
-        self._commit_positions(changed)
+        self._store(changed, self._commit_positions)
         self._end(committed=True)
         self._added.clear()
 
@@ -234,7 +264,7 @@ class TransactionalWriter(TargetWriter):
     def _commit_positions(self, changed: Mapping[Place, Position]) -> None:
         topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
         for (topic, index), position in changed.items():
-            part = TxnOffsetCommitRequestPartition(index, position.offset, committed_metadata=position.path)
+            part = TxnOffsetCommitRequestPartition(index, position.offset, committed_metadata=position.metadata)
             topics.setdefault(topic, []).append(part)
         request = TxnOffsetCommitRequest(self._id, self._group, self._producer_id, self._epoch)
         request.topics = [TxnOffsetCommitRequestTopic(*pair) for pair in topics.items()]
@@ -246,6 +276,10 @@ class TransactionalWriter(TargetWriter):
                     check_producer(each.error_code, f"group {self._group}, {topic.name}-{each.partition_index}")
 
         self._client.retrying(attempt)
+
+
+def _shortened(changed: Mapping[Place, Position]) -> dict[Place, Position]:
+    return {place: position.shortened() for place, position in changed.items()}
 
 
 def _waves(queues: Mapping[Place, deque[Forwarded]], acknowledged: Acknowledged) -> list[Wave]:
@@ -260,7 +294,7 @@ def _waves(queues: Mapping[Place, deque[Forwarded]], acknowledged: Acknowledged)
             if queue[0].data is None:
                 if depth:
                     break  # the position may pass it only when those before it are acknowledged
-                acknowledged(place, queue.popleft())
+                acknowledged(place, queue.popleft(), NO_OFFSET)
                 continue
             if queue[0].magic < 2 and depth:
                 break
