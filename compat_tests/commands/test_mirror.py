@@ -46,6 +46,8 @@ OLD: dict[str, dict[str, str]] = {
     "format1-snappy": {"message.format.version": "0.10.2", "compression.type": "snappy"},
 }
 PARTITIONS = 2
+OF_THE_TOPIC = 1
+"""The source of a value that was set for the topic itself."""
 RECORDS = 300
 
 
@@ -319,3 +321,43 @@ def _read_in_group(broker: ChildProcess, topic: str, count: int) -> list[tuple[i
             consumer.commit(message=message, asynchronous=False)
     consumer.close()
     return found
+
+
+def _configuration(broker: ChildProcess, topic: str) -> dict[str, str]:
+    admin = kafka_admin.AdminClient({"bootstrap.servers": broker.bootstrap})
+    (found,) = admin.describe_configs([kafka_admin.ConfigResource("topic", topic)]).values()
+    return {name: each.value for name, each in found.result(20).items() if each.source == OF_THE_TOPIC}
+
+
+def _configure(broker: ChildProcess, topic: str, values: Mapping[str, str | None]) -> None:
+    """Set the keys of a topic, and delete those that are None."""
+    admin = kafka_admin.AdminClient({"bootstrap.servers": broker.bootstrap})
+    operation = kafka_admin.AlterConfigOpType
+    entries = [
+        kafka_admin.ConfigEntry(
+            name, value or "", incremental_operation=operation.DELETE if value is None else operation.SET
+        )
+        for name, value in values.items()
+    ]
+    resource = kafka_admin.ConfigResource("topic", topic, incremental_configs=entries)
+    (altered,) = admin.incremental_alter_configs([resource]).values()
+    altered.result(20)
+
+
+@pytest.mark.parametrize(("source", "target"), [("kafka", "kafkapy"), ("kafkapy", "kafka")])
+def test_configuration_is_kept_in_step(brokers: dict[str, ChildProcess], source: str, target: str) -> None:
+    topic = f"configured.{source}"
+    admin = kafka_admin.AdminClient({"bootstrap.servers": brokers[source].bootstrap})
+    given = {"retention.ms": "86400000", "segment.bytes": "5000000"}
+    (made,) = admin.create_topics([kafka_admin.NewTopic(topic, 1, 1, config=given)]).values()
+    made.result(20)
+    options = ["--topics", topic, "--group", f"mirror.{topic}"]
+    assert _mirror(brokers[source], brokers[target], *options).returncode == 0
+    assert _configuration(brokers[target], topic) == given
+    _configure(brokers[target], topic, {"max.message.bytes": "50000"})
+    own = {"kafkapy.flush": "ack"} if source == "kafkapy" else {}
+    _configure(brokers[source], topic, {"retention.ms": "7200000", "segment.bytes": None, **own})
+    copied = _mirror(brokers[source], brokers[target], *options)
+    assert copied.returncode == 0, copied.stderr
+    assert _configuration(brokers[target], topic) == {"retention.ms": "7200000", "max.message.bytes": "50000"}
+    assert copied.stderr.count("as on the source") == 2, copied.stderr

@@ -47,6 +47,12 @@ def run(  # noqa: PLR0913, PLR0917  # typer reads a command's options from its p
         str | None, typer.Option("--transactional-id", help="For --exactly-once; the group's name if not given.")
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Stop when all that is there at the start is copied.")] = False,
+    sync_configs: Annotated[
+        bool,
+        typer.Option(
+            "--sync-configs/--no-sync-configs", help="Make changes of topics' configuration on the target too."
+        ),
+    ] = True,
     replication_factor: Annotated[
         int, typer.Option("--replication-factor", help="Replicas of topics that are created; -1: as the target likes.")
     ] = -1,
@@ -70,6 +76,7 @@ def run(  # noqa: PLR0913, PLR0917  # typer reads a command's options from its p
         transactional_id=(transactional_id or group) if exactly_once else None,
         once=once,
         replication_factor=replication_factor,
+        sync_configs=sync_configs,
     )
     found = _copy(source, target, options, interval)
     message = f"copied {counted(found.records, 'record')} of {counted(found.partitions, 'partition')}"

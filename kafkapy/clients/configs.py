@@ -5,7 +5,7 @@ from typing import Final
 
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.connection import Connection
-from kafkapy.clients.errors import check
+from kafkapy.clients.errors import RequestFailedError, check
 from kafkapy.protocol.constants import ResourceType
 from kafkapy.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -47,6 +47,20 @@ def describe(
     (result,) = answer.results
     check(result.error_code, result.error_message, what=f"{kind} {name}".strip())
     return sorted(result.configs, key=lambda config: config.name)
+
+
+def describe_topics(
+    client: ClusterClient, names: Iterable[str]
+) -> dict[str, list[DescribeConfigsResourceResult] | RequestFailedError]:  # fmt: skip
+    """All keys of each topic, with one request, or why a topic is not described."""
+    resources = [DescribeConfigsResource(ResourceType.TOPIC, name, None) for name in names]
+    answer = client.call(DescribeConfigsRequest(resources), DescribeConfigsResponse)
+    return {
+        each.resource_name: each.configs
+        if not each.error_code
+        else RequestFailedError(each.error_code, each.error_message, what=f"topic {each.resource_name}")
+        for each in answer.results
+    }
 
 
 def alter(client: ClusterClient, kind: str, name: str, values: Mapping[str, str], deleted: Iterable[str] = ()) -> None:

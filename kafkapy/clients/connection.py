@@ -9,7 +9,7 @@ import threading
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-from kafkapy.clients.errors import ClientError, NoBrokerError
+from kafkapy.clients.errors import ClientError, NoBrokerError, NotServedError
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.client_core import ClientCore, Handshake, OtherProtocol, Request
 from kafkapy.protocol.message import Message, ProtocolError, UnsupportedVersion
@@ -88,14 +88,14 @@ class Connection:
     def version_for(self, request: Request, at_most: int | None = None) -> int:
         """Return the newest version of ``request`` that both sides know, or ``at_most`` this one.
 
-        Raises ClientError if there is none.
+        Raises NotServedError if there is none.
         """
         self.open()
         try:
             return self._core.version_of(request, at_most)
         except UnsupportedVersion:
             name = ApiKey(request.API_KEY).name
-            raise ClientError(
+            raise NotServedError(
                 f"the broker at {self.address} does not serve {name} in a version that kafkapy supports"
             ) from None
 

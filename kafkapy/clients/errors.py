@@ -13,6 +13,10 @@ class NoBrokerError(ClientError):
     """No broker could be reached, or the connection broke."""
 
 
+class NotServedError(ClientError):
+    """The broker does not serve a request in any version that kafkapy supports."""
+
+
 _MISSING: Final = {"topic": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "group": ErrorCode.GROUP_ID_NOT_FOUND}
 """The error code for an object of this kind that does not exist; Kafka's messages for it differ."""
 

@@ -45,6 +45,8 @@ class MirrorOptions(NamedTuple):
     """Bytes that are fetched at a time, from all leaders together."""
     commit_every_s: float = 1.0
     """How long acknowledged records wait for the commit of their positions, or of their transaction."""
+    sync_configs: bool = True
+    """Whether changes of the topics' configuration on the source are made on the target."""
     refresh_every_s: float = 5.0
     """How often topics and partitions are looked up, and the offsets of groups."""
 

@@ -16,6 +16,7 @@ from kafkapy.clients.mirror.groups import GroupOffsetSync
 from kafkapy.clients.mirror.offset_map import MirrorOffsetMap
 from kafkapy.clients.mirror.positions import Position
 from kafkapy.clients.mirror.reading import FetchedBatches, SourceReader, list_offsets
+from kafkapy.clients.mirror.settings import TopicConfigSync
 from kafkapy.clients.mirror.topics import Selection, TopicSelector
 from kafkapy.clients.mirror.writing import TargetWriter, TransactionalWriter
 from kafkapy.protocol.constants import EARLIEST, LATEST
@@ -55,7 +56,8 @@ class Mirror:
         self._now_s = now_s
         self._report = report
         self._reader = SourceReader(self._source, options.fetch_bytes)
-        self._selector = TopicSelector(self._source, self._target, options, report)
+        self._configs = TopicConfigSync(self._source, self._target, report, is_on=options.sync_configs)
+        self._selector = TopicSelector(clients, options, self._configs, report)
         self._writer = (
             TargetWriter(self._target, options.group, report)
             if options.transactional_id is None
@@ -178,7 +180,8 @@ class Mirror:
 
     def _position(self, place: Place) -> Position:
         path = self._selection.paths.get(place[0], "")
-        return Position(self._positions[place], path, self._offset_maps[place].encode())
+        text = None if place[1] else self._configs.encoded(place[0])
+        return Position(self._positions[place], path, self._offset_maps[place].encode(), text)
 
     def _sync_groups(self) -> None:
         """Commit the offsets of groups on the target; with ``once`` until all are there, for a minute at most."""
@@ -211,7 +214,7 @@ class Mirror:
         self._refresh()
 
     def _refresh(self) -> None:
-        """Look up topics and partitions; new ones begin at their committed positions or with their first records.
+        """Look up topics and their configuration; new ones begin at their positions or with their first records.
 
         The first position is committed at once: it marks the topic as a copy. Then the marks of both sides are looked
         at again, as a mirror that goes the other way may have begun at the same time.
@@ -220,12 +223,17 @@ class Mirror:
         if self._uncommitted:
             self._commit()
         self._select()
+        changed = [(name, 0) for name in self._configs.sync(self._selection.paths)]
+        self._uncommitted.update(place for place in changed if place in self._positions)
         if self._uncommitted:
             self._commit()
             self._select()
 
     def _select(self) -> None:
         committed = self._writer.positions()
+        for (name, partition), position in committed.items():
+            if partition == 0:
+                self._configs.restore(name, position.configs)
         self._selection = self._selector.select(committed)
         places = self._selection.source_leaders
         new = [place for place in places if place not in self._positions]

@@ -6,6 +6,7 @@ The metadata of each committed offset has parts with ``;`` between them:
   from, with commas. So a mirror knows what is a copy of what it would write to.
 - where the copied records are on the target, see ``offset_map.py``. It is here because it is thus committed together
   with the position, in the same transaction if there is one.
+- of the first partition: which keys of the topic's configuration were copied, see ``settings.py``.
 """
 
 from collections.abc import Mapping
@@ -29,15 +30,21 @@ _FIRST_WITH_STABLE = 7
 
 
 class Position(NamedTuple):
-    """The source's offset up to which a partition is copied, the path of its topic, and its map of offsets."""
+    """The source's offset up to which a partition is copied, and the other parts of its metadata.
+
+    ``configs`` is None where nothing is known of the topic's configuration, as for partitions other than 0.
+    """
 
     offset: int
     path: str
     offset_map: str = ""
+    configs: str | None = None
 
     @property
     def metadata(self) -> str:
         """What is committed with the offset."""
+        if self.configs is not None:
+            return f"{self.path};{self.offset_map};{self.configs}"
         return f"{self.path};{self.offset_map}" if self.offset_map else self.path
 
     def shortened(self) -> "Position":
@@ -46,7 +53,7 @@ class Position(NamedTuple):
 
 
 def _position(offset: int, metadata: str) -> Position:
-    return Position(offset, *metadata.split(";")[:2])
+    return Position(offset, *metadata.split(";")[:3])
 
 
 def positions(client: ClusterClient, group: str) -> dict[Place, Position]:

@@ -3,21 +3,16 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from kafkapy.clients import configs
 from kafkapy.clients import topics as client_topics
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import RequestFailedError
 from kafkapy.clients.mirror.common import MirrorError, MirrorOptions, Place, passes
 from kafkapy.clients.mirror.positions import Position, positions
+from kafkapy.clients.mirror.settings import OWN_KEYS, TopicConfigSync
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
 
 INTERNAL_PREFIX: Final = "__"
-_OF_THE_TOPIC: Final = 1
-"""The source of a configuration value that was set for the topic itself."""
-_NOT_COPIED: Final = frozenset({"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"})
-"""Keys whose values name brokers of the source."""
-_OWN_KEYS: Final = "kafkapy."
 _NOT_THERE_YET: Final = frozenset({ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 
 
@@ -37,10 +32,14 @@ class TopicSelector:
     """Looks up topics on both sides; creates and grows those of the target."""
 
     def __init__(
-        self, source: ClusterClient, target: ClusterClient, options: MirrorOptions, report: Callable[[str], None]
-    ) -> None:  # fmt: skip
-        self._source = source
-        self._target = target
+        self,
+        clients: tuple[ClusterClient, ClusterClient],
+        options: MirrorOptions,
+        topic_configs: TopicConfigSync,
+        report: Callable[[str], None],
+    ) -> None:
+        self._source, self._target = clients
+        self._configs = topic_configs
         self._options = options
         self._report = report
         self._skipped: set[str] = set()
@@ -149,17 +148,13 @@ class TopicSelector:
         return self._target.retrying(attempt, also=_NOT_THERE_YET) if names else []
 
     def _create(self, name: str, partitions: int) -> None:
-        own = {
-            each.name: each.value or ""
-            for each in configs.describe(self._source, "topic", name)
-            if each.config_source == _OF_THE_TOPIC and each.name not in _NOT_COPIED
-        }
+        own = self._configs.of_source(name)
         try:
             self._create_with(name, partitions, own)
         except RequestFailedError as error:
             if passes(error):
                 raise
-            general = {key: own[key] for key in own if not key.startswith(_OWN_KEYS)}
+            general = {key: own[key] for key in own if not key.startswith(OWN_KEYS)}
             if error.code != ErrorCode.INVALID_CONFIG or general == own:
                 raise MirrorError(
                     f"{error}; the target refuses to create the topic: create it there with {partitions} partitions, or"
@@ -175,6 +170,8 @@ class TopicSelector:
         except RequestFailedError as error:
             if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:  # since it was looked up
                 raise
+        else:
+            self._configs.remember(name, own)
 
 
 def _paths(found: Mapping[Place, Position]) -> dict[str, str]:
