@@ -205,6 +205,7 @@ class Mirror:
     def _begin_anew(self) -> None:
         for client in self._clients:
             client.close()
+        self._reader.reset()
         if self._groups is not None:
             self._groups.reset()
         self._writer.open()

@@ -7,8 +7,9 @@ from typing import Final, NamedTuple
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import ClientError, check
 from kafkapy.clients.mirror.common import Place, by_leader, by_topic
+from kafkapy.clients.mirror.sessions import SourceSession, Wish
 from kafkapy.protocol.errors import ErrorCode
-from kafkapy.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from kafkapy.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from kafkapy.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -47,11 +48,18 @@ class SourceReader:
         self._fetch_bytes = fetch_bytes
         self._first = 0
         self._was_idle = False
+        self._sessions: dict[int, SourceSession] = {}
+
+    def reset(self) -> None:
+        """Begin new sessions, after the connections were lost."""
+        self._sessions.clear()
 
     def fetch(self, positions: Mapping[Place, int], leaders: dict[Place, int]) -> FetchResult:
         """Fetch from these positions; waits ``WAIT_MS`` for new records if the fetch before brought none.
 
-        Requests begin with another partition each time, as a response that is full has only the first ones' records.
+        Partitions of which there is nothing new may be missing in the result. Requests that name all partitions begin
+        with another one each time, as a response that is full has only the first ones' records; in a session the leader
+        takes turns.
         """
         wait_ms = WAIT_MS if self._was_idle else 0
         order = sorted(positions)
@@ -63,20 +71,16 @@ class SourceReader:
         for leader, places in asked.items():
             share = max(limit // len(places), min(PARTITION_BYTES, limit))
             request = FetchRequest(max_wait_ms=wait_ms, min_bytes=1, max_bytes=limit, isolation_level=READ_COMMITTED)
-            request.topics = [
-                FetchTopic(
-                    topic=topic,
-                    partitions=[
-                        FetchPartition(index, fetch_offset=positions[topic, index], partition_max_bytes=share)
-                        for index in partitions
-                    ],
-                )
-                for topic, partitions in by_topic(places).items()
-            ]
-            self._client.node(leader).post(request)
+            connection = self._client.node(leader)
+            wishes = {place: Wish(positions[place], share) for place in places}
+            session = self._sessions.setdefault(leader, SourceSession())
+            session.name(request, wishes, version=connection.version_for(request))
+            connection.post(request)
         result = FetchResult({}, [])
         for leader in asked:
-            _collect(self._client.node(leader).take(FetchResponse), result)
+            response = self._client.node(leader).take(FetchResponse)
+            if self._sessions[leader].answered(response):
+                _collect(response, result)
         self._was_idle = not any(each.records for each in result.batches.values())
         return result
 
