@@ -2,6 +2,7 @@
 
 import threading
 from contextlib import suppress
+from functools import partial
 
 import pytest
 from confluent_kafka.cimpl import NewTopic
@@ -48,9 +49,9 @@ def test_the_death_of_leaders_loses_and_skips_nothing(zookeeper: ZooKeeper) -> N
             return sent > until and len(set(received)) > until
 
         for number in (1, 2, 3):
-            assert wait_for(lambda before=sent: goes_on(before + 50), 60)
+            assert wait_for(partial(goes_on, sent + 50), 60)
             cluster.brokers[number].kill()
-            assert wait_for(lambda before=sent: goes_on(before + 50), 60)
+            assert wait_for(partial(goes_on, sent + 50), 60)
             cluster.brokers[number].start()
             eventually(lambda: cluster.agrees(cluster.brokers))
             eventually(lambda: all(len(each) == 3 for each in in_sync(cluster)), 60)
