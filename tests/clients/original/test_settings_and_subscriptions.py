@@ -1,11 +1,12 @@
 """Settings by Kafka's names, and subscriptions as registrations have them."""
 
 import json
+import socket
 
 import pytest
 
-from kafkapy.clients.original.registry import broker_address
-from kafkapy.clients.original.settings import ConsumerConnectorSettings, SettingsError
+from kafkapy.clients.original.registry import KazooRegistry, RegistryError, broker_address
+from kafkapy.clients.original.settings import ConsumerConnectorSettings, SettingsError, ZooKeeperConnectSettings
 from kafkapy.clients.original.subscription import Subscription, SubscriptionError, TopicFilter
 
 
@@ -85,3 +86,10 @@ def test_addresses_of_registered_brokers() -> None:
     assert broker_address(only_endpoints) == "h:2"
     assert broker_address(b'{"host":null,"port":-1,"endpoints":["SSL://h:1"],"version":4}') is None
     assert broker_address(b"[]") is None
+
+
+def test_a_zookeeper_that_does_not_answer_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:  # it accepts connections, and answers nothing
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(RegistryError, match=rf"no ZooKeeper answers at {address} within 100 ms: check zookeeper\."):
+            KazooRegistry(ZooKeeperConnectSettings(address, 300, 100))
