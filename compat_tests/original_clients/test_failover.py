@@ -14,7 +14,7 @@ from compat_tests.real_kafka import ZooKeeper
 from kafkapy.clients.original.keyed_messages import KeyedMessage
 from kafkapy.clients.original.producer import OriginalProducer
 
-pytestmark = [pytest.mark.java, pytest.mark.together, pytest.mark.long]
+pytestmark = [pytest.mark.java, pytest.mark.together, pytest.mark.long, pytest.mark.timeout(400)]
 
 PARTITIONS = 4
 

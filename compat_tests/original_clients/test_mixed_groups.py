@@ -21,7 +21,7 @@ from kafkapy.clients.original.settings import ZooKeeperConnectSettings
 from kafkapy.clients.original.streams import KafkaStream
 from kafkapy.clients.original.subscription import TopicFilter
 
-pytestmark = [pytest.mark.java, pytest.mark.together]
+pytestmark = [pytest.mark.java, pytest.mark.together, pytest.mark.timeout(240)]
 
 PARTITIONS = 7
 WAIT_S = 30.0
@@ -102,7 +102,7 @@ class Writer:
         """All that was sent is acknowledged; returns the number of records."""
         self._stopped.set()
         self._thread.join()
-        assert self._producer.flush(20) == 0
+        assert self._producer.flush(60) == 0
         return self.sent
 
 

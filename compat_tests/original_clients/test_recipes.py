@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 from compat_tests.original_clients.conftest import BrokerOnZooKeeper
 from compat_tests.topics import create_topic
 
-pytestmark = [pytest.mark.java, pytest.mark.together]
+pytestmark = [pytest.mark.java, pytest.mark.together, pytest.mark.timeout(240)]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RECORDS = 200
