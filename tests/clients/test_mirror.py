@@ -374,3 +374,68 @@ def test_the_reader_asks_for_offsets_by_leader(source: Broker) -> None:
         reader = SourceReader(stack.enter_context(ClusterClient(source.bootstrap)), 1000)
         places = [("offsets", 0), ("offsets", 1)]
         assert reader.offsets(places, dict.fromkeys(places, 0), -1) == {("offsets", 0): 0, ("offsets", 1): 1}
+
+
+@BOTH
+def test_a_topic_that_is_deleted_on_the_target_is_copied_again(
+    source: Broker, target: Broker, transactional_id: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "RETRY_PAUSE_S", 0.0)
+    name = f"deleted-there-{transactional_id}"
+    source.create_topic(name, 1)
+    source.produce(name, b"first")
+    copied(source, target, name, transactional_id=transactional_id)
+    target.delete_topic(name)
+    source.produce(name, b"second")
+    found = copied(source, target, name, transactional_id=transactional_id)
+    assert found.mirror.progress.records == 2
+    assert [each.value for each in target.records(name, read_committed=True)] == [b"first", b"second"]
+
+
+def test_a_topic_that_is_deleted_while_it_is_copied_begins_again(
+    source: Broker, target: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "RETRY_PAUSE_S", 0.0)
+    source.create_topic("deleted-below", 1)
+    source.produce("deleted-below", b"first")
+    stop = threading.Event()
+    with mirrored(source, target, "deleted-below", once=False) as running:
+        while not running.mirror.progress.records:
+            running.mirror.step()
+        target.delete_topic("deleted-below")
+        source.produce("deleted-below", b"second")
+        running.mirror.run(stop, lambda found: stop.set() if found.records > 2 else None)
+    assert "topic deleted-below was deleted on the target; it is copied from its beginning" in running.lines
+    assert [each.value for each in target.records("deleted-below")] == [b"first", b"second"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"message.timestamp.difference.max.ms": "1000"},
+            r"INVALID_TIMESTAMP.*message\.timestamp\.difference\.max\.ms",
+        ),
+        ({"cleanup.policy": "compact"}, r"INVALID_RECORD.*Change cleanup\.policy of the topic"),
+    ],
+)
+def test_a_record_that_the_target_refuses_names_the_key(
+    source: Broker, target: Broker, settings: dict[str, str], message: str
+) -> None:
+    name = f"refuses-{next(iter(settings))}"
+    source.create_topic(name, 1)
+    source.produce(name, b"without a key", timestamp=1000)
+    with ClusterClient(target.bootstrap) as client:
+        create_topic(client, name, partitions=1, configs=settings)
+    with pytest.raises(MirrorError, match=message):
+        copied(source, target, name)
+
+
+def test_a_disk_that_fails_is_waited_for(source: Broker, target: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "RETRY_PAUSE_S", 0.0)
+    source.create_topic("on-disk", 1)
+    source.produce("on-disk", b"v")
+    with target.faults.error("KAFKA_STORAGE_ERROR", api="Produce", topic="on-disk", count=2):
+        found = copied(source, target, "on-disk")
+    assert "partition on-disk-0 on the target: its disk is full or has failed, see log.dirs" in found.lines[1]
+    assert len(target.records("on-disk")) == 1

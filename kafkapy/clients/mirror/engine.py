@@ -212,7 +212,7 @@ class Mirror:
         if self._writer.is_transactional:
             self._positions.clear()
             self._uncommitted.clear()
-        self._refresh()
+        self._look_up()  # positions are committed behind it only: a topic that was deleted on the target takes none
 
     def _refresh(self) -> None:
         """Look up topics and their configuration; new ones begin at their positions or with their first records.
@@ -220,9 +220,12 @@ class Mirror:
         The first position is committed at once: it marks the topic as a copy. Then the marks of both sides are looked
         at again, as a mirror that goes the other way may have begun at the same time.
         """
-        self._refreshed_s = self._now_s()
         if self._uncommitted:
             self._commit()
+        self._look_up()
+
+    def _look_up(self) -> None:
+        self._refreshed_s = self._now_s()
         self._select()
         changed = [(name, 0) for name in self._configs.sync(self._selection.paths)]
         self._uncommitted.update(place for place in changed if place in self._positions)
@@ -236,6 +239,7 @@ class Mirror:
             if partition == 0:
                 self._configs.restore(name, position.configs)
         self._selection = self._selector.select(committed)
+        committed = self._without_deleted(committed)
         places = self._selection.source_leaders
         new = [place for place in places if place not in self._positions]
         first = self._offsets((place for place in new if place not in committed), EARLIEST)
@@ -251,6 +255,14 @@ class Mirror:
         if self._goal is not None:
             paths = self._selection.paths
             self._goal = {place: end for place, end in self._goal.items() if place[0] in paths}
+
+    def _without_deleted(self, committed: dict[Place, Position]) -> dict[Place, Position]:
+        """The positions without those of topics that were deleted on the target, which begin again."""
+        created = self._selection.created
+        for name in sorted({topic for topic, _ in {**committed, **self._positions} if topic in created}):
+            self._report(f"topic {name} was deleted on the target; it is copied from its beginning")
+        self._positions = {place: at for place, at in self._positions.items() if place[0] not in created}
+        return {place: position for place, position in committed.items() if place[0] not in created}
 
     def _offset_map(self, place: Place, committed: Position | None, target_end: int) -> MirrorOffsetMap:
         """The map that is stored with a position, or one of what comes from now on.

@@ -19,13 +19,14 @@ _NOT_THERE_YET: Final = frozenset({ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNK
 class Selection(NamedTuple):
     """The partitions to copy that have leaders on both sides, and the paths of their topics.
 
-    ``without_leader`` are the partitions that have to wait for one.
+    ``without_leader`` are the partitions that have to wait for one, ``created`` the topics that were not on the target.
     """
 
     source_leaders: dict[Place, int]
     target_leaders: dict[Place, int]
     paths: dict[str, str]
     without_leader: list[Place]
+    created: frozenset[str] = frozenset()
 
 
 class TopicSelector:
@@ -43,6 +44,7 @@ class TopicSelector:
         self._options = options
         self._report = report
         self._skipped: set[str] = set()
+        self._created: set[str] = set()
         self._ids = ("", "")
 
     def check_clusters(self) -> None:
@@ -71,11 +73,13 @@ class TopicSelector:
         source_leaders, target_leaders = _leaders(chosen.values()), _leaders(found)
         all_places = {(name, each.partition_index) for name in chosen for each in chosen[name].partitions}
         both = source_leaders.keys() & target_leaders.keys()
+        created, self._created = frozenset(self._created), set()
         return Selection(
             {place: source_leaders[place] for place in both},
             {place: target_leaders[place] for place in both},
             paths,
             sorted(all_places - both),
+            created,
         )
 
     def _matching(self, metadata: MetadataResponse) -> Iterable[MetadataResponseTopic]:
@@ -172,6 +176,7 @@ class TopicSelector:
                 raise
         else:
             self._configs.remember(name, own)
+            self._created.add(name)
 
 
 def _paths(found: Mapping[Place, Position]) -> dict[str, str]:

@@ -50,6 +50,14 @@ _FIRST_WITH_EPOCH: Final = 3
 """The first version of InitProducerId by which a producer that is fenced is told so (KIP-360)."""
 _MODULUS: Final = 1 << 31
 _TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+_REFUSED: Final[dict[int, tuple[str, str]]] = {
+    ErrorCode.INVALID_TIMESTAMP: (
+        "message.timestamp.difference.max.ms (since Kafka 3.6 message.timestamp.before.max.ms and …after.max.ms)",
+        "a record's timestamp is too far from the time of the broker",
+    ),
+    ErrorCode.INVALID_RECORD: ("cleanup.policy", "with cleanup.policy=compact every record needs a key"),
+}
+"""Why a target never takes a batch, and the key that decides."""
 _NOTHING_TO_ABORT: Final = frozenset({ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING})
 _CONCURRENT: Final = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS})
 
@@ -312,6 +320,16 @@ def _check_produced(code: int, message: str | None, place: Place, passed: Forwar
         raise MirrorError(
             f"topic {place[0]}: a batch of {len(passed.data or b''):,} bytes is larger than max.message.bytes (or"
             f" segment.bytes) of the topic on the target: raise it there with kafkapy configs alter topic {place[0]}"
+        )
+    if code in _REFUSED:
+        key, why = _REFUSED[code]
+        raise MirrorError(
+            f"topic {place[0]}: the target refuses a batch ({ErrorCode(code).name}): {why}. Change {key} of the topic"
+            f" there with kafkapy configs alter {place[0]}, or leave the topic out with --topics"
+        )
+    if code == ErrorCode.KAFKA_STORAGE_ERROR:
+        raise RequestFailedError(
+            code, "its disk is full or has failed, see log.dirs and the log of the broker", what=what
         )
     if code in {ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED}:
         check_producer(code, what)
