@@ -16,8 +16,11 @@ API_VERSIONS_V0 = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
 
 
 @contextmanager
-def running_broker(bootstrap: str | None = None) -> Iterator[str]:
-    """Yields a bootstrap address: the given one, or that of `kafkapy start` on a free port, ended afterwards."""
+def running_broker(bootstrap: str | None = None, trace: Path | None = None) -> Iterator[str]:
+    """Yields a bootstrap address: the given one, or that of `kafkapy start` on a free port, ended afterwards.
+
+    With `trace` the started broker writes its requests and responses into this file, one JSON object per line.
+    """
     if bootstrap is not None:
         yield bootstrap
         return
@@ -25,7 +28,7 @@ def running_broker(bootstrap: str | None = None) -> Iterator[str]:
         probe.bind((HOST, 0))
         port = probe.getsockname()[1]
         probe.close()
-        process = _start(Path(directory), port)
+        process = _start(Path(directory), port, trace)
         try:
             yield f"{HOST}:{port}"
         finally:
@@ -33,12 +36,13 @@ def running_broker(bootstrap: str | None = None) -> Iterator[str]:
             process.wait(timeout=START_TIMEOUT_S)
 
 
-def _start(directory: Path, port: int) -> subprocess.Popen[bytes]:
+def _start(directory: Path, port: int, trace: Path | None) -> subprocess.Popen[bytes]:
     log = directory / "broker.log"
     command = [sys.executable, "-c", "from kafkapy.cli.main import main; main()", "start"]
-    with log.open("wb") as output:
+    command += ["--data", str(directory / "data"), "--port", str(port)]
+    with log.open("wb") as errors, (log if trace is None else trace).open("ab") as output:
         process = subprocess.Popen(
-            [*command, "--data", str(directory / "data"), "--port", str(port)], stdout=output, stderr=output
+            command if trace is None else [*command, "--trace-json"], stdout=output, stderr=errors
         )
     deadline = time.monotonic() + START_TIMEOUT_S
     while not _answers(port):

