@@ -11,6 +11,8 @@
 #              cuts the power of an ext4 of its own instead, for kafkapy.flush=ack)
 # make exactly-once  some 100,000 transactions that read, process and write, broker and client killed at random meanwhile:
 #              each record comes out once, in order (RECORDS=10000; ARGUMENTS=--seed 2)
+# make mirror-kills  `kafkapy mirror` and its brokers killed under load, with and without transactions: nothing is lost or
+#              reordered, with transactions nothing comes twice (MIRROR_KILLS=30; ARGUMENTS="--target kafka" for Kafka 2.7.2)
 # make chaos   three brokers on a ZooKeeper under 1,000 faults: killed, stopped, cut off, without ZooKeeper, with full disks;
 #              nothing acknowledged is lost, moved, doubled or reordered (WINDOWS=50; ARGUMENTS="--seed 7 --clusters 2",
 #              --target kafka does the same to Apache Kafka 2.7.2)
@@ -35,7 +37,7 @@ SCAN := $(wildcard setup.py $(foreach name,scan compact entries alike,kafkapy/re
 INSTALLED := $(VENV)/.installed
 COMPILED := $(VENV)/.compiled
 
-.PHONY: compat-cluster compat-long fuzz simulate simulate-cluster kill chaos soak exactly-once help setup java jars archives check fmt lint fast test unit coverage compat compatibility run spark bench clean
+.PHONY: compat-cluster compat-long fuzz simulate simulate-cluster kill mirror-kills chaos soak exactly-once help setup java jars archives check fmt lint fast test unit coverage compat compatibility run spark bench clean
 
 help:
 	@sed -n 's/^# \(make .*\|  .*\)/\1/p' Makefile
@@ -105,6 +107,12 @@ KILLS ?= 1000
 
 kill: setup
 	$(BIN)/python -m compat_tests.chaos.campaign --kills $(KILLS) $(ARGUMENTS)
+
+MIRROR_KILLS ?= 100
+
+mirror-kills: setup
+	$(BIN)/python -m compat_tests.chaos.mirror_campaign --kills $(MIRROR_KILLS) $(ARGUMENTS)
+	$(BIN)/python -m compat_tests.chaos.mirror_campaign --kills $(MIRROR_KILLS) --exactly-once $(ARGUMENTS)
 
 WINDOWS ?= 1000
 # With librdkafka 2.16 a client may stay cut off from a broker that the metadata have left out for a while.

@@ -1,0 +1,402 @@
+"""Kill a mirror and its brokers under load: `python -m compat_tests.chaos.mirror_campaign --kills 100 --exactly-once`.
+
+`kafkapy mirror` copies from a kafkapy broker to another one, or with `--target kafka` to Apache Kafka 2.7.2, while
+`mirror_load.py` writes to the source. The seed draws the kills: SIGKILL of the mirror, of the source and of the target,
+SIGSTOP of the source and of the target for up to four seconds (sometimes the mirror is killed meanwhile), and a mirror
+that is stopped, replaced by another one, and goes on. At the end consumers of committed records read both sides: all
+records are copied, none comes before one that is before it in the source, and with `--exactly-once` none comes twice.
+"""
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from enum import Enum
+from pathlib import Path
+from statistics import median
+
+from confluent_kafka import Consumer, TopicPartition
+from kazoo.client import KazooClient
+
+from compat_tests.chaos.mirror_load import PARTITIONS, TOPICS, Load, Verdict, create_topics
+from compat_tests.kafkapy_process import ROOT, KafkapyProcess, kafkapy_command
+from compat_tests.process import ChildProcess, wait_for
+from compat_tests.real_kafka import RealKafka, ZooKeeper
+from kafkapy.clients.cluster import ClusterClient
+from kafkapy.clients.errors import ClientError
+from kafkapy.clients.groups import committed
+
+MODULE = "compat_tests.chaos.mirror_campaign"
+SETTINGS = {
+    "log.segment.bytes": "1000000",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.num.partitions": "4",
+    "transaction.state.log.min.isr": "1",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+}
+SESSION = {"zookeeper.session.timeout.ms": "6000", "zookeeper.connection.timeout.ms": "60000"}
+GROUP = "kafkapy-mirror"
+GAP_S = 0.2, 2.5
+"""Between two kills: a mirror is killed at its start, while it catches up, and when it has nothing to do."""
+DOWN_S = 0.0, 1.5
+STOPPED_S = 0.5, 4.0
+WITH_MIRROR_SHARE = 0.3
+"""Kills of a broker during which the mirror is killed too."""
+CHECK_EVERY = 10
+CATCH_UP_S = 300.0
+FENCED_S = 60.0
+START_S = 300.0
+"""A JVM takes that long where other work keeps the processors busy."""
+HAS_BEGUN = " copied, "
+FENCED = "has taken over"
+
+
+class Kind(Enum):
+    """What is done, and to whom."""
+
+    MIRROR_KILLED = "mirror killed"
+    MIRROR_REPLACED = "mirror stopped, replaced, continued"
+    TARGET_KILLED = "target killed"
+    SOURCE_KILLED = "source killed"
+    TARGET_STOPPED = "target stopped and continued"
+    SOURCE_STOPPED = "source stopped and continued"
+
+
+WEIGHTS = {
+    Kind.MIRROR_KILLED: 40,
+    Kind.MIRROR_REPLACED: 10,
+    Kind.TARGET_KILLED: 15,
+    Kind.SOURCE_KILLED: 15,
+    Kind.TARGET_STOPPED: 10,
+    Kind.SOURCE_STOPPED: 10,
+}
+
+
+class MirrorProcess(ChildProcess):
+    """A `kafkapy mirror` that begins when it is started; all its starts write to one log."""
+
+    def __init__(self, source: str, target: str, directory: Path, words: Sequence[str]) -> None:
+        super().__init__("mirror", directory)
+        self._words = ["mirror", "--from", source, "--to", target, "--interval", "0.1", *words]
+        self._from_byte = 0
+
+    def command(self) -> list[str]:
+        """The command line; what the log has until now is of earlier starts."""
+        self._from_byte = self.log_path.stat().st_size
+        return [*kafkapy_command(), *self._words]
+
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+    def is_ready(self) -> bool:
+        """A broker that is away ends it, so nothing is awaited."""
+        return True
+
+    @property
+    def said(self) -> str:
+        """What it has written since its last start."""
+        return self.log_path.read_bytes()[self._from_byte :].decode(errors="replace")
+
+
+class Campaign:
+    """Two brokers, a load, and a mirror that is killed; ``violations`` are lines."""
+
+    def __init__(self, directory: Path, *, seed: int, target: str, exactly_once: bool) -> None:
+        self.counts: Counter[Kind] = Counter()
+        self.with_mirror = 0
+        self.refused_starts = 0
+        self.violations: list[str] = []
+        self.catch_ups_s: list[float] = []
+        self.verdict: Verdict | None = None
+        self.transactions: Counter[str] = Counter()
+        self._directory = directory
+        self._target_kind = target
+        self._exactly_once = exactly_once
+        self._seed = seed
+        self._random = random.Random(seed)
+        self._source: ChildProcess = KafkapyProcess(directory=directory / "source", config=SETTINGS)
+        self._target: ChildProcess = self._source
+        self._mirrors = 0
+        self._mirror: MirrorProcess | None = None
+
+    def run(self, kinds: Sequence[Kind], minutes: float, say: Callable[[str], object] = lambda _: None) -> None:
+        """Do what ``kinds`` say, one after the other and no more after so many minutes, then compare both sides."""
+        began_s = time.monotonic()
+        with ExitStack() as stack:
+            self._start_brokers(stack)
+            create_topics(self._source.bootstrap)
+            load = stack.enter_context(Load(self._source.bootstrap, self._seed))
+            stack.callback(self._end_mirror)
+            self._start_mirror()
+            for number, kind in enumerate(kinds, 1):
+                self._live(self._random.uniform(*GAP_S))
+                self._do(kind)
+                self.counts[kind] += 1
+                if number % CHECK_EVERY == 0:
+                    took_s = self._catch_up(load)
+                    say(
+                        f"{number} kills, {len(load.acknowledged)} records, caught up in {took_s:.1f} s,"
+                        f" {time.monotonic() - began_s:.0f} s"
+                    )
+                if self.violations or time.monotonic() - began_s > 60 * minutes:
+                    break
+            load.finish()
+            self._catch_up(load)
+            assert self._mirror is not None
+            if (code := self._mirror.stop()) != 0:
+                self.violations.append(f"the mirror ended with {code} after SIGTERM: {self._mirror.log_tail(3)}")
+            self.transactions = load.transactions
+            brokers = self._source.bootstrap, self._target.bootstrap
+            self.verdict = Verdict.read(load, *brokers, exactly_once=self._exactly_once)
+            self.violations += self.verdict.violations
+            self._look_for_tracebacks()
+
+    def _start_brokers(self, stack: ExitStack) -> None:
+        stack.callback(self._source.close)
+        self._source.start()
+        if self._target_kind == "kafkapy":
+            self._target = KafkapyProcess(directory=self._directory / "target", config=SETTINGS)
+        else:
+            session = {"tickTime": "100", "minSessionTimeout": "2000"}
+            zookeeper = ZooKeeper("2.7.2", self._directory / "zookeeper", session)
+            stack.callback(zookeeper.close)
+            zookeeper.start()
+            settings = {**SETTINGS, **SESSION}
+            self._target = RealKafka(
+                "2.7.2", config=settings, directory=self._directory / "target", zookeeper=zookeeper
+            )  # fmt: skip
+        stack.callback(self._target.close)
+        self._target.start(wait=False)
+        self._target.wait_ready(START_S)
+
+    def _start_mirror(self) -> None:
+        self._mirrors += 1
+        words = ["--exactly-once"] if self._exactly_once else []
+        directory = self._directory / f"mirror-{self._mirrors % 2}"
+        self._mirror = MirrorProcess(self._source.bootstrap, self._target.bootstrap, directory, words)
+        self._mirror.log_path.touch()
+        self._mirror.start()
+
+    def _end_mirror(self) -> None:
+        if self._mirror is not None:
+            self._mirror.kill()
+
+    def _live(self, seconds: float) -> None:
+        """Let time pass, in which a mirror that could not begin is started again."""
+        until_s = time.monotonic() + seconds
+        while True:
+            self._revive()
+            if time.monotonic() >= until_s:
+                return
+            time.sleep(0.05)
+
+    def _revive(self) -> None:
+        assert self._mirror is not None
+        if not (reason := self._mirror.why_gone()):
+            return
+        if (
+            HAS_BEGUN in self._mirror.said and FENCED not in self._mirror.said
+        ):  # it should have waited for a broker that was away
+            self.violations.append(reason)
+        self.refused_starts += 1
+        self._start_mirror()
+
+    def _do(self, kind: Kind) -> None:
+        assert self._mirror is not None
+        match kind:
+            case Kind.MIRROR_KILLED:
+                self._mirror.kill()
+                self._start_mirror()
+            case Kind.MIRROR_REPLACED:
+                self._replace()
+            case Kind.TARGET_KILLED:
+                self._kill(self._target)
+            case Kind.SOURCE_KILLED:
+                self._kill(self._source)
+            case Kind.TARGET_STOPPED:
+                self._stop(self._target)
+            case Kind.SOURCE_STOPPED:
+                self._stop(self._source)
+
+    def _kill_mirror_perhaps(self) -> None:
+        if self._mirror is not None and self._random.random() < WITH_MIRROR_SHARE:
+            self._mirror.kill()
+            self._start_mirror()
+            self.with_mirror += 1
+
+    def _kill(self, broker: ChildProcess) -> None:
+        broker.kill()
+        self._kill_mirror_perhaps()
+        self._live(self._random.uniform(*DOWN_S))
+        if isinstance(broker, RealKafka):
+            assert broker.zookeeper is not None
+            _wait_for_end_of_session(broker.zookeeper)
+        broker.start(wait=False)
+        broker.wait_ready(START_S)
+
+    def _stop(self, broker: ChildProcess) -> None:
+        assert broker.pid is not None
+        os.kill(broker.pid, signal.SIGSTOP)
+        try:
+            self._kill_mirror_perhaps()
+            self._live(self._random.uniform(*STOPPED_S))
+        finally:
+            os.kill(broker.pid, signal.SIGCONT)
+
+    def _replace(self) -> None:
+        """A mirror that comes back is fenced; without transactions it copies beside the other until it is killed."""
+        old = self._mirror
+        assert old is not None
+        assert old.pid is not None
+        os.kill(old.pid, signal.SIGSTOP)
+        try:
+            self._start_mirror()
+            self._live(self._random.uniform(*STOPPED_S))
+        finally:
+            os.kill(old.pid, signal.SIGCONT)
+        if self._exactly_once:
+            self._wait_for_fencing(old)
+        else:
+            self._live(self._random.uniform(*STOPPED_S))
+        old.kill()
+        if self._mirror is not None and FENCED in self._mirror.said:
+            self._start_mirror()
+
+    def _wait_for_fencing(self, old: MirrorProcess) -> None:
+        """One of two mirrors ends: the old one, or the new one if the old one had no epoch yet when it was stopped."""
+        new = self._mirror
+        assert new is not None
+        if not wait_for(lambda: bool(old.why_gone() or new.why_gone()), FENCED_S, 0.05):
+            self.violations.append(f"two mirrors run after {FENCED_S:.0f} s")
+            return
+        ended = old if old.why_gone() else new
+        if FENCED not in ended.said and (ended is old or HAS_BEGUN in ended.said):
+            self.violations.append(f"a mirror was not fenced but ended so: {ended.log_tail(2)}")
+
+    def _catch_up(self, load: Load) -> float:
+        """Wait until all is copied that the source has now; the seconds that it took."""
+        assert not load.failures, load.failures[:3]
+        began_s = time.monotonic()
+        goal = _ends(self._source.bootstrap)
+
+        def is_there() -> bool:
+            self._revive()
+            at = _positions(self._target.bootstrap)
+            return all(at.get(place, 0) >= end for place, end in goal.items())
+
+        if not wait_for(is_there, CATCH_UP_S, 0.1):
+            assert self._mirror is not None
+            self.violations.append(f"not caught up after {CATCH_UP_S:.0f} s: {self._mirror.log_tail(2)}")
+        took_s = time.monotonic() - began_s
+        self.catch_ups_s.append(took_s)
+        return took_s
+
+    def _look_for_tracebacks(self) -> None:
+        for path in self._directory.glob("*/process.log"):
+            text = path.read_text(errors="replace")
+            if not (path.parent.name == "target" and self._target_kind == "kafka") and "Traceback" in text:
+                self.violations.append(f"{path.parent.name} has a traceback: {text[text.index('Traceback') :][:2000]}")
+
+
+def _ends(bootstrap: str) -> dict[tuple[str, int], int]:
+    """The end of each partition of the load's topics."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "ends", "log_level": 0})
+    try:
+        return {
+            (topic, index): consumer.get_watermark_offsets(TopicPartition(topic, index), timeout=60)[1]
+            for topic in TOPICS
+            for index in range(PARTITIONS)
+        }
+    finally:
+        consumer.close()
+
+
+def _positions(bootstrap: str) -> dict[tuple[str, int], int]:
+    """The mirror's positions, {} while the target can't tell them."""
+    try:
+        with ClusterClient(bootstrap) as client:
+            return committed(client, GROUP)
+    except ClientError:
+        return {}
+
+
+def _wait_for_end_of_session(zookeeper: ZooKeeper) -> None:
+    """Apache Kafka does not start while its ZooKeeper has it registered."""
+    client = KazooClient(zookeeper.bootstrap)
+    client.start(30)
+    try:
+        assert wait_for(lambda: client.exists("/brokers/ids/0") is None, 30, 0.1), "the session of the broker lasts"
+    finally:
+        client.stop()
+        client.close()
+
+
+def drawn(kills: int, seed: int) -> list[Kind]:
+    """So many kills, in the order that the seed gives; the shares are those of ``WEIGHTS``."""
+    source = random.Random(f"kinds-{seed}")
+    pool = [kind for kind, weight in WEIGHTS.items() for _ in range(weight)]
+    source.shuffle(pool)
+    kinds = [pool[number % len(pool)] for number in range(kills)]
+    source.shuffle(kinds)
+    return kinds
+
+
+def main() -> int:
+    """Run the campaign of the command line and print its result; 1 if something is wrong."""
+    parser = argparse.ArgumentParser(
+        f"python -m {MODULE}", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--each", type=int, help="so many kills of each kind, in place of --kills")
+    parser.add_argument("--minutes", type=float, default=60.0, help="no further kill after so long")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--target", choices=("kafkapy", "kafka"), default="kafkapy")
+    parser.add_argument("--exactly-once", action="store_true")
+    options = parser.parse_args()
+    kinds = drawn(options.kills, options.seed)
+    if options.each is not None:
+        kinds = [kind for kind in Kind for _ in range(options.each)]
+        random.Random(options.seed).shuffle(kinds)
+    directory = Path(tempfile.mkdtemp(prefix="mirror-campaign-"))
+    print(f"seed {options.seed}; logs and data: {directory}", flush=True)
+    campaign = Campaign(directory, seed=options.seed, target=options.target, exactly_once=options.exactly_once)
+    began_s = time.monotonic()
+    campaign.run(kinds, options.minutes, lambda line: print(line, flush=True))
+    for line in summary(campaign, time.monotonic() - began_s):
+        print(line)
+    if campaign.violations:
+        return 1
+    shutil.rmtree(directory)
+    return 0
+
+
+def summary(campaign: Campaign, took_s: float) -> list[str]:
+    """The result in lines."""
+    found = campaign.verdict
+    assert found is not None
+    waits = sorted(campaign.catch_ups_s)
+    kills = (
+        f"{sum(campaign.counts.values())} kills in {took_s:.0f} s, and {campaign.with_mirror} of the mirror meanwhile"
+    )
+    records = f"{found.records} committed records on the source, {found.repeated} of them came again"
+    caught_up = f"caught up after: median {median(waits):.1f} s, worst {waits[-1]:.1f} s"
+    refused = f"starts of the mirror while a broker was away: {campaign.refused_starts}"
+    kinds = sorted(campaign.counts.items(), key=lambda each: each[0].value)
+    return [
+        f"{kills}; {records}; {len(campaign.violations)} violations",
+        *(f"  {kind.value}: {count}" for kind, count in kinds),
+        f"  the source's transactions: {dict(campaign.transactions)}",
+        f"  {caught_up}; {refused}",
+        *(f"VIOLATION {line}" for line in campaign.violations),
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
