@@ -20,7 +20,7 @@ kafka_admin: Any = confluent_kafka.admin  # exports its names without saying so 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 PARTITIONS, RECORDS, TRANSACTIONS = 2, 200, 9
 START_MS = 1_700_000_000_000
-START_S = 300.0
+START_S, PATIENCE_S = 300.0, 200
 KEPT = {"retention.ms": "-1"}
 """The records' timestamps are old."""
 
@@ -32,7 +32,7 @@ def _fill(broker: ChildProcess, prefix: str) -> None:
     for made in admin.create_topics(
         [kafka_admin.NewTopic(name, PARTITIONS, 1, config=KEPT) for name in names]
     ).values():
-        made.result(30)
+        made.result(PATIENCE_S)
     for codec in CODECS:
         producer = Producer({"bootstrap.servers": broker.bootstrap, "compression.type": codec, "batch.num.messages": 7})
         for at in range(RECORDS):
@@ -40,15 +40,15 @@ def _fill(broker: ChildProcess, prefix: str) -> None:
             headers: list[tuple[str, str | bytes | None]] = [("number", b"%d" % at), ("empty", b"")] if at % 3 else []
             key = b"key-%d" % (at % 40)
             producer.produce(prefix + codec, value, key, at % PARTITIONS, timestamp=START_MS + at, headers=headers)
-        assert producer.flush(60) == 0
+        assert producer.flush(PATIENCE_S) == 0
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": prefix})
-    producer.init_transactions(60)
+    producer.init_transactions(PATIENCE_S)
     for number in range(TRANSACTIONS):
         producer.begin_transaction()
         for partition in range(PARTITIONS):
             producer.produce(f"{prefix}transactions", b"%d" % number, b"key", partition, timestamp=START_MS + number)
-        producer.flush(60)
-        producer.abort_transaction(60) if number % 3 == 1 else producer.commit_transaction(60)
+        producer.flush(PATIENCE_S)
+        producer.abort_transaction(PATIENCE_S) if number % 3 == 1 else producer.commit_transaction(PATIENCE_S)
 
 
 def _contents(broker: ChildProcess, prefix: str) -> dict[tuple[str, int], list[Read]]:
@@ -91,5 +91,5 @@ def _delete_copy(target: ChildProcess, prefix: str) -> None:
     """Delete the topics of the copy; with them the group loses its positions, so that it can be made again."""
     admin = kafka_admin.AdminClient({"bootstrap.servers": target.bootstrap})
     names = [prefix + name for name in (*CODECS, "transactions")]
-    for done in admin.delete_topics(names, operation_timeout=30).values():
-        done.result(60)
+    for done in admin.delete_topics(names, operation_timeout=PATIENCE_S).values():
+        done.result(PATIENCE_S)
