@@ -46,6 +46,10 @@ _LEGACY_VERSION: Final = 2
 """The newest version of Produce that takes magic 0 and 1."""
 _ONE_TRANSACTION_VERSION: Final = 3
 """The newest version of AddPartitionsToTxn that is for one transaction."""
+_END_VERSION: Final = 4
+"""From EndTxn 5, TxnOffsetCommit 5 and Produce 12 on, each end of a transaction raises the epoch (KIP-890)."""
+_TXN_OFFSETS_VERSION: Final = 4
+_TXN_PRODUCE_VERSION: Final = 11
 _FIRST_WITH_EPOCH: Final = 3
 """The first version of InitProducerId by which a producer that is fenced is told so (KIP-360)."""
 _MODULUS: Final = 1 << 31
@@ -71,6 +75,7 @@ class TargetWriter:
     """An idempotent producer; positions are committed after the records that they count are acknowledged."""
 
     is_transactional: bool = False
+    _produce_version: int | None = None
 
     def __init__(
         self, client: ClusterClient, group: str, report: Callable[[str], None] = lambda _line: None
@@ -133,7 +138,7 @@ class TargetWriter:
         for topic, partitions in by_topic(wave).items():
             data = [PartitionProduceData(index, self._stamped((topic, index), wave)) for index in partitions]
             request.topic_data.append(TopicProduceData(name=topic, partition_data=data))
-        self._client.node(leader).post(request, _LEGACY_VERSION if is_legacy else None)
+        self._client.node(leader).post(request, _LEGACY_VERSION if is_legacy else self._produce_version)
 
     def _stamped(self, place: Place, wave: Wave) -> memoryview:
         passed = wave[place]
@@ -173,6 +178,7 @@ class TransactionalWriter(TargetWriter):
     """A transactional producer: records and positions become visible together, with ``commit``."""
 
     is_transactional = True
+    _produce_version = _TXN_PRODUCE_VERSION
 
     def __init__(
         self,
@@ -264,7 +270,7 @@ class TransactionalWriter(TargetWriter):
         request = EndTxnRequest(self._id, self._producer_id, self._epoch, committed)
 
         def attempt() -> None:
-            answer = self._client.transaction_coordinator(self._id).call(request, EndTxnResponse)
+            answer = self._client.transaction_coordinator(self._id).call(request, EndTxnResponse, _END_VERSION)
             check_producer(answer.error_code, self._what)
 
         self._client.retrying(attempt, also=_CONCURRENT)
@@ -278,7 +284,7 @@ class TransactionalWriter(TargetWriter):
         request.topics = [TxnOffsetCommitRequestTopic(*pair) for pair in topics.items()]
 
         def attempt() -> None:
-            answer = self._client.coordinator(self._group).call(request, TxnOffsetCommitResponse)
+            answer = self._client.coordinator(self._group).call(request, TxnOffsetCommitResponse, _TXN_OFFSETS_VERSION)
             for topic in answer.topics:
                 for each in topic.partitions:
                     check_producer(each.error_code, f"group {self._group}, {topic.name}-{each.partition_index}")
