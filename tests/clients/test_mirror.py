@@ -235,6 +235,27 @@ def test_lost_connections_are_opened_again(
     assert _contents(target, name) == _contents(source, name)
 
 
+@BOTH
+def test_connections_that_break_at_the_start_are_opened_again(
+    source: Broker, target: Broker, transactional_id: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "RETRY_PAUSE_S", 0.0)
+    name = f"early-{transactional_id}"
+    source.create_topic(name, 1)
+    source.produce(name, b"v")
+    with target.faults.drop(api="InitProducerId", count=1), source.faults.drop(api="ListOffsets", count=1):
+        found = copied(source, target, name, transactional_id=transactional_id)
+    assert [line for line in found.lines if line.endswith("closed the connection; the mirror connects again")]
+    assert _contents(target, name) == _contents(source, name)
+
+
+def test_a_start_that_always_fails_ends(source: Broker, target: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "RETRY_PAUSE_S", 0.0)
+    monkeypatch.setattr(engine, "ONCE_PATIENCE_S", 0.5)
+    with target.faults.drop(api="InitProducerId"), pytest.raises(NoBrokerError, match="closed the connection"):
+        copied(source, target, "never")
+
+
 def test_once_has_patience_with_an_end(source: Broker, target: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "RETRY_PAUSE_S", 0.0)
     monkeypatch.setattr(engine, "ONCE_PATIENCE_S", 0.5)

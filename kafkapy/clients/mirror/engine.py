@@ -93,8 +93,29 @@ class Mirror:
         return goal is not None and all(self._positions.get(place, 0) >= end for place, end in goal.items())
 
     def open(self) -> None:
-        """Compare the clusters, prepare the topics, and find the positions. Raises ClientError."""
+        """Compare the clusters, prepare the topics, and find the positions.
+
+        When both clusters have answered, errors that pass, as when a leader dies just now, are tried again for a
+        minute. Raises ClientError, and at once if no broker of a cluster answers.
+        """
         self._selector.check_clusters()
+        failed_since: float | None = None
+        while True:
+            try:
+                self._prepare()
+                break
+            except ClientError as error:
+                now = self._now_s()
+                if not passes(error) or now - (failed_since or now) > ONCE_PATIENCE_S:
+                    raise
+                if failed_since is None:
+                    failed_since = now
+                    self._report(f"{error}; the mirror connects again")
+                threading.Event().wait(RETRY_PAUSE_S)
+                for client in self._clients:
+                    client.close()
+
+    def _prepare(self) -> None:
         self._writer.open()
         self._refresh()
         if self._options.once:
