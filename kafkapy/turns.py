@@ -3,7 +3,8 @@
 Three kinds of work may take longer than a slice, and all of them wait in the one queue of their loop:
 
 - a handler that is a generator: each ``yield`` is a place where it may be paused, its return value is the response;
-- a coroutine that calls ``await pause()`` between two elements of a long list;
+- a coroutine that calls ``await pause()`` between two elements of a long list. One that an event has resumed may
+  ``begin`` a slice first, as a request does: then short work does not go to the queue;
 - a connection that sends many requests without waiting for the responses.
 
 Each iteration of the event loop takes at most one entry from the queue and gives it ``SLICE_S``. The delay of a small

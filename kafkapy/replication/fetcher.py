@@ -77,7 +77,7 @@ from kafkapy.replication.partition import Partition
 from kafkapy.replication.quiet import LOOKED_AT_IN_TURN, TURN_MS
 from kafkapy.replication.throttle import ReplicationThrottle
 from kafkapy.replication.truncation import truncation_of
-from kafkapy.turns import pause, pieces
+from kafkapy.turns import pause, pieces, turns
 from kafkapy.types import NO_EPOCH, TopicPartition
 
 R = TypeVar("R", bound=Message)
@@ -331,6 +331,7 @@ class ReplicaFetcher:
             self._is_unreachable = True
             return None
         assert isinstance(response, kind), "a response is of the class of its request"
+        turns().begin()  # as for a request: most responses are handled, and the next request is sent, within it
         if self._is_unreachable:
             logger.info("Broker %d answers again: its partitions are fetched", self._leader)
         self._is_unreachable = False

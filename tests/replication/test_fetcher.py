@@ -37,6 +37,7 @@ from kafkapy.replication import fetcher
 from kafkapy.replication.copying import BATCHES_IN_A_STEP
 from kafkapy.replication.fetcher import FetcherSettings
 from kafkapy.replication.fetchers import ReplicaFetchers
+from kafkapy.turns import Turns
 from kafkapy.types import TopicPartition
 from tests.replication.leader import BACKOFF_MS, LEADER, SETTINGS, Pair, fetcher_context
 from tests.replication.logs import ME, TP, Node, batch, state
@@ -320,6 +321,30 @@ def test_a_long_response_is_dropped_where_another_leader_and_isr_comes_between(
         pair.follow(epoch=2)
         await pair.settle()
         assert pair.has_the_same
+
+    run(tmp_path, scenario)
+
+
+def test_a_short_response_needs_no_turn_of_long_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A response begins a slice, as a request does. Each turn would be one more iteration of a busy loop or two."""
+    monkeypatch.setattr("kafkapy.turns.FIRST_SLICE_S", 60)
+
+    async def scenario(pair: Pair) -> None:
+        pair.leader.append()
+        pair.follow()
+        await pair.settle()
+        asked, next_turn = [], Turns.next_turn
+
+        async def counted(queue: Turns) -> None:
+            asked.append(queue)
+            await next_turn(queue)
+
+        monkeypatch.setattr(Turns, "next_turn", counted)
+        for _ in range(3):
+            pair.leader.append()
+            await pair.settle()
+            assert pair.has_the_same
+        assert not asked
 
     run(tmp_path, scenario)
 
