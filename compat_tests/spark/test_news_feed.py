@@ -118,7 +118,7 @@ def finished(process: subprocess.Popen[str], code: int, timeout_s: float = TIMEO
 
 @pytest.mark.scenario("transactions", client="spark-4.0.0")
 @pytest.mark.spark
-@pytest.mark.long_on_clusters
+@pytest.mark.long  # many micro-batches with state: minutes on two processors
 @pytest.mark.slow
 @pytest.mark.timeout(LONG_TIMEOUT_S + 100)
 @pytest.mark.parametrize(

@@ -162,7 +162,7 @@ def check_exact(bootstrap: str, prefix: str, seen: Seen, repeats: bool) -> None:
 
 @pytest.mark.scenario("records", client="spark-4.0.0")
 @pytest.mark.spark
-@pytest.mark.long_on_clusters
+@pytest.mark.long  # many micro-batches with state: minutes on two processors
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_planted_crawlers_are_found_and_nobody_else(broker: Broker, topic_name: str, run: Any, tmp_path: Path) -> None:
