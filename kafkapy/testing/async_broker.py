@@ -3,16 +3,19 @@
 import asyncio
 from collections.abc import Coroutine, Mapping
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kafkapy.records.record import Headers, Record
-from kafkapy.testing.broker import THREAD_NAME, WAIT_S
+from kafkapy.testing.broker import LIMIT_S, THREAD_NAME, WAIT_S
 from kafkapy.testing.errors import BrokerNotRunningError
 from kafkapy.testing.groups import GroupMember
 from kafkapy.testing.loop_thread import LoopThread
 from kafkapy.testing.records import RecordSelection, TopicRecord
 from kafkapy.testing.surface import HostedSurface
 from kafkapy.types import NO_TIMESTAMP, TopicPartition
+
+if TYPE_CHECKING:
+    from kafkapy.testing.registry import EmbeddedRegistry
 
 T = TypeVar("T")
 
@@ -68,6 +71,13 @@ class AsyncBroker(HostedSurface):
                 await asyncio.wrap_future(thread.submit(self._host.close()))
             finally:
                 thread.close()
+
+    async def registry(self) -> "EmbeddedRegistry":
+        """See ``Broker.registry``; its calls block, so use it and its client in another thread."""
+        from kafkapy.testing.registry import EmbeddedRegistry  # few tests need it
+
+        session = await self._call(self._host.new_store_session())
+        return EmbeddedRegistry(session, self._blocking_call)
 
     # topics, records, groups
 
@@ -144,6 +154,12 @@ class AsyncBroker(HostedSurface):
     async def wait_until_caught_up(self, group: str, *, timeout_s: float = WAIT_S) -> None:
         """See ``Broker.wait_until_caught_up``."""
         await self._call(self._helpers.wait_until_caught_up(group, timeout_s))
+
+    def _blocking_call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        if self._thread is None:
+            coroutine.close()
+            raise BrokerNotRunningError("the broker is closed")
+        return self._thread.call(coroutine, LIMIT_S)
 
     async def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         if self._thread is None:

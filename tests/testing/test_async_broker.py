@@ -6,7 +6,10 @@ import time
 
 import pytest
 
+from kafkapy.clients.original.consumer_connector import ConsumerConnector
+from kafkapy.clients.original.registry import RegistryError
 from kafkapy.testing import AsyncBroker, BrokerNotRunningError, BrokerStartError
+from kafkapy.testing.registry import EmbeddedRegistry
 from tests.server.harness import until
 
 
@@ -71,3 +74,21 @@ def test_a_test_that_is_cancelled_stops_its_broker() -> None:
     before = threading.active_count()
     asyncio.run(cancelled())
     assert threading.active_count() == before
+
+
+def test_an_original_consumer_uses_the_brokers_registry() -> None:
+    def first_value(registry: EmbeddedRegistry) -> bytes:
+        given = {"group.id": "g", "auto.offset.reset": "smallest"}
+        with ConsumerConnector(given, registry=registry) as connector:
+            (stream,) = connector.create_message_streams({"t": 1})["t"]
+            return bytes(next(stream).message)
+
+    async def scenario() -> None:
+        async with AsyncBroker(topics=["t"]) as broker:
+            await broker.produce("t", b"v")
+            assert await asyncio.to_thread(first_value, await broker.registry()) == b"v"
+            left = await broker.registry()
+        with pytest.raises(RegistryError, match="the broker is closed"):
+            left.children("/brokers/ids")
+
+    asyncio.run(scenario())

@@ -20,7 +20,7 @@ from kafkapy.turns import turns
 
 T = TypeVar("T")
 
-PAUSE_SHARE: Final = 0.03
+PAUSE_SHARE: Final = 0.3
 """The share of the places to pause at which a slice of the loop's time counts as over."""
 
 
