@@ -36,7 +36,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_examples import flights, movielens, news_feed_chart, streams, topics
 from spark_examples.movielens import DAY_MS, Rating
-from spark_examples.report import CONSOLE, Summary, number_table, run_on_broker
+from spark_examples.report import CONSOLE, Summary, number_table, parsed, run_on_broker
 from spark_examples.session import open_session
 
 PREFIX = "news"
@@ -261,6 +261,7 @@ def create_topics(job: NewsFeed) -> None:
     """All topics but that of the new genre."""
     if topics.extents(job.bootstrap, job.ratings):
         raise RuntimeError(f"The topic {job.ratings} exists already: use --resume, or --prefix with another name.")
+    shutil.rmtree(job.checkpoint, ignore_errors=True)
     counts = {job.posts(genre): 1 for genre in (*GENRES, OTHER)} | {job.ratings: RATINGS_PARTITIONS}
     flights.create_topics(job.bootstrap, counts | {job.feed: FEED_PARTITIONS, job.dead_letters: 1})
     admin = KafkaAdminClient(bootstrap_servers=job.bootstrap)
@@ -453,11 +454,9 @@ def options() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    arguments: Any = options().parse_args()
+    arguments = parsed(options())
     out: Path = arguments.out
     checkpoint = out / "checkpoints" / "news_feed"
-    if not arguments.resume:
-        shutil.rmtree(checkpoint, ignore_errors=True)
     out.mkdir(parents=True, exist_ok=True)
 
     def job(bootstrap: str, summary: Summary) -> None:

@@ -27,7 +27,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_examples import flights, ranking_chart, topics
 from spark_examples.monitoring import SCHEMA, WATERMARK
-from spark_examples.report import CONSOLE, Summary, number_table, run_on_broker
+from spark_examples.report import CONSOLE, Summary, number_table, parsed, run_on_broker
 from spark_examples.session import open_session
 
 TOPIC = "ranking-flights"
@@ -188,7 +188,8 @@ def run(job: RankingJob, out: Path, summary: Summary, days: int, master: str | N
     """The whole job against a running broker."""
     with summary.step("stream the flights in") as remarks:
         feed = split(flights.first_days(days), job.since_ms)
-        flights.create_topics(job.bootstrap, {job.topic: PARTITIONS, job.rankings: 1})
+        flights.create_topics(job.bootstrap, {job.topic: PARTITIONS, job.rankings: 1})  # fails if they exist
+        shutil.rmtree(job.checkpoint, ignore_errors=True)
         remarks.append(f"{flights.send(job.bootstrap, job.topic, feed.punctual):,} acknowledged")
     with summary.step("start Spark") as remarks:
         spark = open_session("ranking", out / "spark.log", master=master)
@@ -284,11 +285,9 @@ def options() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    arguments: Any = options().parse_args()
+    arguments = parsed(options())
     out: Path = arguments.out
     checkpoint = out / "checkpoints" / "ranking"
-    if not arguments.resume:
-        shutil.rmtree(checkpoint, ignore_errors=True)
     out.mkdir(parents=True, exist_ok=True)
 
     def job(bootstrap: str, summary: Summary) -> None:

@@ -1,9 +1,11 @@
 """What the examples print: their steps with the time that each took, and errors that a user can act on."""
 
+import argparse
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -12,6 +14,14 @@ from spark_examples.broker import running_broker
 from tools.java import NoJavaError
 
 CONSOLE = Console()
+
+
+def parsed(parser: argparse.ArgumentParser) -> Any:
+    """The arguments; ends the program with a message for --resume without --bootstrap."""
+    arguments = parser.parse_args()
+    if arguments.resume and arguments.bootstrap is None:
+        parser.error("--resume needs --bootstrap: a broker that a run has started ended with it, and so did its topics")
+    return arguments
 
 
 @dataclass

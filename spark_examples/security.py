@@ -37,7 +37,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from spark_examples import flights, request_trace, security_chart, streams, topics
-from spark_examples.report import CONSOLE, Summary, number_table, run_on_broker
+from spark_examples.report import CONSOLE, Summary, number_table, parsed, run_on_broker
 from spark_examples.session import open_session
 
 PREFIX = "security"
@@ -395,6 +395,7 @@ def create_topics(job: SecurityJob) -> None:
     """All topics; the block list is compacted."""
     if topics.extents(job.bootstrap, job.requests):
         raise RuntimeError(f"The topic {job.requests} exists already: use --resume, or --prefix with another name.")
+    shutil.rmtree(job.checkpoints, ignore_errors=True)
     flights.create_topics(job.bootstrap, {job.requests: PARTITIONS, job.rates: 1, job.sessions: 1, job.dead_letters: 1})
     admin = KafkaAdminClient(bootstrap_servers=job.bootstrap)
     compacted = {"num_partitions": 1, "replication_factor": -1, "configs": {"cleanup.policy": "compact"}}
@@ -524,11 +525,9 @@ def options() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    arguments: Any = options().parse_args()
+    arguments = parsed(options())
     out: Path = arguments.out
     checkpoints = out / "checkpoints" / "security"
-    if not arguments.resume:
-        shutil.rmtree(checkpoints, ignore_errors=True)
     out.mkdir(parents=True, exist_ok=True)
 
     def job(bootstrap: str, summary: Summary) -> None:

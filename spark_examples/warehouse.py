@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kafka import KafkaProducer
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -33,7 +33,7 @@ from pyspark.sql import functions as f
 
 from spark_examples import flights, topics
 from spark_examples.monitoring import SCHEMA
-from spark_examples.report import CONSOLE, Summary, number_table, run_on_broker
+from spark_examples.report import CONSOLE, Summary, number_table, parsed, run_on_broker
 from spark_examples.session import open_session
 from spark_examples.topics import Extent
 
@@ -50,6 +50,10 @@ STAGING, OFFSETS, LOCK = "_staging", "_offsets.json", "_lock"
 
 class OffsetsGoneError(RuntimeError):
     """The topic no longer holds the offsets at which the next load begins."""
+
+
+class OtherTopicError(RuntimeError):
+    """The table was loaded from another topic, whose offsets mean nothing in this one."""
 
 
 class TableBusyError(RuntimeError):
@@ -107,9 +111,15 @@ class WarehouseTable:
         """What is committed, oldest first."""
         return [Load.from_json((path / OFFSETS).read_text()) for path in sorted(self.path.glob("load=*"))]
 
-    def stored(self) -> dict[int, int]:
-        """By partition, the offset at which the next load begins."""
-        return {partition: extent.end for load in self.loads() for partition, extent in load.ranges.items()}
+    def stored(self, topic: str) -> dict[int, int]:
+        """By partition, the offset at which the next load begins. Raises OtherTopicError for rows of another topic."""
+        loads = self.loads()
+        for load in loads:
+            if load.topic != topic:
+                raise OtherTopicError(
+                    f"{self.path} has rows of the topic {load.topic}: name another --out for {topic}, or this --topic."
+                )
+        return {partition: extent.end for load in loads for partition, extent in load.ranges.items()}
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -228,7 +238,7 @@ def write_broken(records: DataFrame, source: Source) -> None:
 def load_next(spark: SparkSession, source: Source, table: WarehouseTable) -> Load | None:
     """One load; None if the table has all that the topic holds."""
     number = len(table.loads())
-    ranges, lost = plan(source, table.stored(), topics.extents(source.bootstrap, source.topic))
+    ranges, lost = plan(source, table.stored(source.topic), topics.extents(source.bootstrap, source.topic))
     if not lost and all(extent.first == extent.end for extent in ranges.values()):
         return None
     staging = table.stage()
@@ -356,10 +366,11 @@ class SentDays:
         return flights.years(flights.first_days(self.days), self.copies)
 
 
-def stream_in(source: Source, feed: SentDays) -> tuple[int, int]:
-    """Creates the topics and sends the feed, with broken lines between; how many of both."""
+def stream_in(source: Source, feed: SentDays, table: WarehouseTable) -> tuple[int, int]:
+    """Creates the topics and sends the feed, with broken lines between; how many of both. The table begins anew."""
     if topics.extents(source.bootstrap, source.topic):
         raise RuntimeError(f"The topic {source.topic} exists already: use --resume, or --topic with another name.")
+    shutil.rmtree(table.path, ignore_errors=True)
     flights.create_topics(source.bootstrap, {source.topic: PARTITIONS, source.dead_letters: 1})
     sent = broken = 0
     for part in feed.parts():
@@ -374,10 +385,12 @@ def run(source: Source, out: Path, summary: Summary, feed: SentDays | None, mast
     """The whole job; the feed is sent, None if the topic has its rows already."""
     table = WarehouseTable(out / "warehouse")
     if feed is None:
-        plan(source, table.stored(), topics.extents(source.bootstrap, source.topic))  # fails before Spark starts
+        plan(
+            source, table.stored(source.topic), topics.extents(source.bootstrap, source.topic)
+        )  # fails before Spark starts
     else:
         with summary.step("stream the flights in") as remarks:
-            sent, broken = stream_in(source, feed)
+            sent, broken = stream_in(source, feed, table)
             remarks.append(f"{sent:,} flights, {broken} broken lines acknowledged")
     with summary.step("start Spark") as remarks:
         spark = open_session("warehouse", out / "spark.log", master=master)
@@ -426,10 +439,8 @@ def options() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    arguments: Any = options().parse_args()
+    arguments = parsed(options())
     out: Path = arguments.out
-    if not arguments.resume:
-        shutil.rmtree(out / "warehouse", ignore_errors=True)
     out.mkdir(parents=True, exist_ok=True)
 
     def job(bootstrap: str, summary: Summary) -> None:

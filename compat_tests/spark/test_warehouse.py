@@ -75,6 +75,25 @@ def test_loads_at_the_same_time_commit_once(tmp_path: Path) -> None:
     assert table.loads() == [load]
 
 
+def test_a_table_of_another_topic_is_refused(tmp_path: Path) -> None:
+    """Offsets of one topic mean nothing in another."""
+    table = warehouse.WarehouseTable(tmp_path)
+    staging = tmp_path / "_staging" / "one"
+    staging.mkdir(parents=True)
+    table.commit(staging, warehouse.Load("flights", FULL, rows=2, broken=1, lost=0), number=0)
+    assert table.stored("flights") == {0: 100, 1: 50, 2: 1010}
+    with pytest.raises(warehouse.OtherTopicError, match="rows of the topic flights: name another --out for trains"):
+        table.stored("trains")
+
+
+@pytest.mark.parametrize("name", ["warehouse", "ranking", "news_feed", "security"])
+def test_resume_wants_a_broker_that_has_the_topics(name: str) -> None:
+    command = [sys.executable, "-m", f"spark_examples.{name}", "--resume"]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert told.returncode == 2
+    assert "--resume needs --bootstrap" in told.stderr
+
+
 def test_one_process_at_a_time_loads(tmp_path: Path) -> None:
     with warehouse.WarehouseTable(tmp_path).alone():
         other = warehouse.WarehouseTable(tmp_path).alone()
