@@ -344,6 +344,38 @@ def _without_leader(real: Callable[..., MetadataResponse], bootstrap: str) -> Ca
     return metadata
 
 
+def test_once_waits_for_a_leader_that_is_lost(source: Broker, target: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing fails while a partition has no leader: the mirror has to look for it, and not for ever."""
+    monkeypatch.setattr(reading, "WAIT_MS", 1)
+    monkeypatch.setattr(engine, "RETRY_PAUSE_S", 0.0)
+    real = ClusterClient.metadata
+    source.create_topic("led", 1)
+    source.produce("led", b"v")
+    with mirrored(source, target, "led", once=True) as running:
+        monkeypatch.setattr(ClusterClient, "metadata", _without_leader(real, source.bootstrap))
+        running.mirror._begin_anew()
+        running.mirror.step()
+        assert not running.mirror.is_done
+        monkeypatch.setattr(ClusterClient, "metadata", real)
+        running.mirror.run(threading.Event(), _at_most(2000))
+        assert running.mirror.progress.records == 1
+    source.produce("led", b"w")
+    with mirrored(source, target, "led", once=True) as running:
+        monkeypatch.setattr(ClusterClient, "metadata", _without_leader(real, source.bootstrap))
+        running.mirror._begin_anew()
+        with pytest.raises(MirrorError, match=r"partition led-0 has had no leader for 60 s.*start its brokers"):
+            running.mirror.run(threading.Event(), _at_most(2000))
+
+
+def _at_most(rounds: int) -> Callable[[engine.MirrorProgress], None]:
+    left = itertools.count(rounds, -1)
+
+    def after(_: engine.MirrorProgress) -> None:
+        assert next(left), "the mirror does not end"
+
+    return after
+
+
 def test_fetched_records_are_bytes() -> None:
     with pytest.raises(ClientError, match="not read from the wire"):
         reading._batches(PartitionData(records=[]))  # type: ignore[arg-type]  # never from a broker

@@ -73,6 +73,7 @@ class Mirror:
         self._committed_s = self._refreshed_s = self._kept_s = self._synced_s = self._groups_kept_s = now_s()
         self._is_synced = not options.groups
         self._copied_s: float | None = None
+        self._leaderless_s: float | None = None
         self._records = self._batch_count = self._size = 0
 
     @property
@@ -151,7 +152,8 @@ class Mirror:
 
     def step(self) -> None:
         """Copy what one round of fetch requests brings; commit when it is time, and when there is no more."""
-        if not self._options.once and self._now_s() - self._refreshed_s >= self._options.refresh_every_s:
+        waits = self._options.once and self._waits_for_leaders()
+        if (waits or not self._options.once) and self._now_s() - self._refreshed_s >= self._options.refresh_every_s:
             self._refresh()
         result = self._reader.fetch(self._wanted(), self._selection.source_leaders)
         queues: dict[Place, deque[Forwarded]] = {}
@@ -171,6 +173,25 @@ class Mirror:
             self._commit()
         if self._is_copied or self._now_s() - self._synced_s >= self._options.refresh_every_s:
             self._sync_groups()
+
+    def _waits_for_leaders(self) -> bool:
+        """With ``once``: whether partitions that are to be copied have lost their leaders.
+
+        No error tells when they have new ones, so topics are looked up meanwhile. Raises MirrorError after a minute.
+        """
+        lost = sorted(place for place in self._goal or () if place not in self._positions)
+        if self._is_copied or not lost:
+            self._leaderless_s = None
+            return False
+        now = self._now_s()
+        self._leaderless_s = now if self._leaderless_s is None else self._leaderless_s
+        if now - self._leaderless_s > ONCE_PATIENCE_S:
+            topic, partition = lost[0]
+            raise MirrorError(
+                f"partition {topic}-{partition} has had no leader for {ONCE_PATIENCE_S:.0f} s, so it can't be copied:"
+                " start its brokers, and the mirror again; it goes on where it was"
+            )
+        return True
 
     def _wanted(self) -> dict[Place, int]:
         """Positions of the partitions to fetch: with ``once`` those that are not done."""
