@@ -69,6 +69,10 @@ def run(  # noqa: PLR0913, PLR0917  # typer reads a command's options from its p
     """
     if transactional_id is not None and not exactly_once:
         fail("--transactional-id is for --exactly-once only")
+    if not group:
+        fail("--group is empty: name the group on the target that keeps the positions, or leave the option out")
+    if not topics:
+        fail("--topics is empty: write a Python regular expression, or leave the option out to copy all topics")
     options = MirrorOptions(
         topics=_patterns("--topics", topics),
         groups=_patterns("--groups", groups),
@@ -104,10 +108,17 @@ def _copy(source: str, target: str, options: MirrorOptions, interval_s: float) -
 
 
 def _patterns(option: str, text: str) -> list[re.Pattern[str]]:
+    return [_pattern(option, part) for part in text.split(",")] if text else []
+
+
+def _pattern(option: str, part: str) -> re.Pattern[str]:
+    advice = "write a Python regular expression; a comma divides patterns"
+    if not part:
+        fail(f"{option}: a pattern is empty: {advice}")
     try:
-        return [re.compile(part) for part in text.split(",") if part]
+        return re.compile(part)
     except re.error as error:
-        fail(f"{option} {text}: {error}")
+        fail(f"{option}: {part!r} is no pattern: {error}: {advice}")
 
 
 @contextmanager

@@ -59,10 +59,15 @@ def test_once(source: Broker, target: Broker, capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--topics", "("], r"kafkapy: --topics \(: missing \)"),
-        (["--groups", "a,*"], r"kafkapy: --groups a,\*: nothing to repeat"),
+        (["--topics", "a,("], r"kafkapy: --topics: '\(' is no pattern: missing \).*; a comma divides patterns$"),
+        (["--groups", "a,*"], r"kafkapy: --groups: '\*' is no pattern: nothing to repeat.*; a comma divides patterns$"),
+        (["--topics", "a,"], "kafkapy: --topics: a pattern is empty: write a Python regular expression"),
+        (["--topics", ""], "kafkapy: --topics is empty: write a Python regular expression"),
+        (["--topics", "no-such"], "kafkapy: no topic of the source matches --topics no-such: "),
+        (["--group", ""], "kafkapy: --group is empty: name the group on the target"),
         (["--transactional-id", "x"], "kafkapy: --transactional-id is for --exactly-once only"),
-        (["--to", "127.0.0.1:1"], "kafkapy: no broker answers at 127.0.0.1:1: "),
+        (["--to", "127.0.0.1:1"], "kafkapy: --to: no broker answers at 127.0.0.1:1: "),
+        (["--from", "127.0.0.1:1"], "kafkapy: --from: no broker answers at 127.0.0.1:1: "),
     ],
 )
 def test_errors_are_one_line(

@@ -319,6 +319,10 @@ def test_it_runs_until_it_is_stopped_and_keeps_positions(
     with mirrored(source, target, "no-topic-has-this-name", once=False) as running:
         running.mirror.step()
         assert running.mirror.progress.partitions == 0
+        nothing = "no topic of the source matches --topics no-topic-has-this-name"
+        assert running.lines == [f"{nothing}; the mirror waits for one"]
+    with pytest.raises(MirrorError, match=nothing):
+        copied(source, target, "no-topic-has-this-name")
     assert len(target.records("endless")) == 1
 
 

@@ -119,11 +119,21 @@ class Mirror:
     def _prepare(self) -> None:
         self._writer.open()
         self._refresh()
+        if not self._selection.matching:
+            self._tell_nothing_matches()
         if self._options.once:
             if self._selection.without_leader:
                 topic, partition = self._selection.without_leader[0]
                 raise MirrorError(f"partition {topic}-{partition} has no leader, so it can't be copied now")
             self._goal = self._offsets(self._positions, LATEST)
+
+    def _tell_nothing_matches(self) -> None:
+        """A line, or with ``once`` MirrorError; a source without any topic is copied, too, if all are wanted."""
+        text = ",".join(each.pattern for each in self._options.topics)
+        line = f"no topic of the source matches --topics {text}"
+        if self._options.once and text != ".*":
+            raise MirrorError(f"{line}: the pattern must match the whole name (kafkapy topics list shows the names)")
+        self._report(line if self._options.once else f"{line}; the mirror waits for one")
 
     def run(self, stop: threading.Event, after_round: Callable[[MirrorProgress], None]) -> None:
         """Copy until ``stop`` is set, or with ``once`` until all is copied; commits at the end.

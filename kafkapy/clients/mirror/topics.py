@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from kafkapy.clients import topics as client_topics
 from kafkapy.clients.cluster import ClusterClient
-from kafkapy.clients.errors import RequestFailedError
+from kafkapy.clients.errors import NoBrokerError, RequestFailedError
 from kafkapy.clients.mirror.common import MirrorError, MirrorOptions, Place, passes
 from kafkapy.clients.mirror.positions import Position, positions
 from kafkapy.clients.mirror.settings import OWN_KEYS, TopicConfigSync
@@ -19,7 +19,8 @@ _NOT_THERE_YET: Final = frozenset({ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNK
 class Selection(NamedTuple):
     """The partitions to copy that have leaders on both sides, and the paths of their topics.
 
-    ``without_leader`` are the partitions that have to wait for one, ``created`` the topics that were not on the target.
+    ``without_leader`` are the partitions that have to wait for one, ``created`` the topics that were not on the target,
+    ``matching`` how many topics have names that match, also those that come from the target and are not copied.
     """
 
     source_leaders: dict[Place, int]
@@ -27,6 +28,7 @@ class Selection(NamedTuple):
     paths: dict[str, str]
     without_leader: list[Place]
     created: frozenset[str] = frozenset()
+    matching: int = 0
 
 
 class TopicSelector:
@@ -48,8 +50,9 @@ class TopicSelector:
         self._ids = ("", "")
 
     def check_clusters(self) -> None:
-        """Raise MirrorError if both addresses are of one cluster."""
-        first, second = (client.metadata([]).cluster_id for client in (self._source, self._target))
+        """Raise MirrorError if both addresses are of one cluster, NoBrokerError if no broker of one answers."""
+        first = _cluster_id(self._source, "--from")
+        second = _cluster_id(self._target, "--to")
         if first is not None and first == second:
             raise MirrorError(f"--from and --to are the same cluster, with the id {first}: name two different ones")
         self._ids = first or "unknown-source", second or "unknown-target"
@@ -63,7 +66,8 @@ class TopicSelector:
         marks = _paths(positions(self._source, self._options.group))
         stored = _paths(committed)
         chosen = {}
-        for topic in sorted(self._matching(metadata), key=lambda each: each.name or ""):
+        matching = sorted(self._matching(metadata), key=lambda each: each.name or "")
+        for topic in matching:
             name = topic.name or ""
             if not self._goes_back(name, marks, stored):
                 chosen[name] = topic
@@ -80,6 +84,7 @@ class TopicSelector:
             paths,
             sorted(all_places - both),
             created,
+            len(matching),
         )
 
     def _matching(self, metadata: MetadataResponse) -> Iterable[MetadataResponseTopic]:
@@ -177,6 +182,13 @@ class TopicSelector:
         else:
             self._configs.remember(name, own)
             self._created.add(name)
+
+
+def _cluster_id(client: ClusterClient, option: str) -> str | None:
+    try:
+        return client.metadata([]).cluster_id
+    except NoBrokerError as error:
+        raise NoBrokerError(f"{option}: {error}") from error
 
 
 def _paths(found: Mapping[Place, Position]) -> dict[str, str]:
