@@ -316,7 +316,7 @@ class ConsumerConnector:
         self._owned.clear()
         for place in sorted(self._claimed):
             content = self._registry.get(self._owner_path(place))
-            if content is not None and content.decode(errors="replace").startswith(f"{self.consumer_id}-"):
+            if content is not None and content.decode(errors="replace").rpartition("-")[0] == self.consumer_id:
                 self._registry.delete(self._owner_path(place))
             self._claimed.discard(place)
 

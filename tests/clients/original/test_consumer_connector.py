@@ -203,6 +203,16 @@ def test_a_partition_of_another_owner_is_not_taken(broker: Broker, connect: Conn
     assert registry.get("/consumers/taken/owners/taken/0") == b"somebody-0"
 
 
+def test_the_node_of_an_owner_with_a_longer_name_stays(broker: Broker, connect: Connect, registry: Registry) -> None:
+    """``prefixed_a`` must not take ``prefixed_a-1-0``, of the consumer ``prefixed_a-1``, for its own stream."""
+    fill(broker, "prefixed", 1, 1)
+    assert registry.create_ephemeral("/consumers/prefixed/owners/prefixed/0", b"prefixed_a-1-0")
+    consumer = connect("prefixed", consumer_id="a", rebalance_max_retries="2")
+    with pytest.raises(ConsumerRebalanceFailedError, match="prefixed-0 still has another owner"):
+        consumer.create_message_streams({"prefixed": 1})
+    assert registry.get("/consumers/prefixed/owners/prefixed/0") == b"prefixed_a-1-0"
+
+
 def test_streams_report_a_rebalance_that_failed_until_one_succeeds(
     broker: Broker, connect: Connect, registry: Registry
 ) -> None:
