@@ -98,7 +98,8 @@ class KafkaStream:
         self._chunks: deque[_Chunk] = deque()
         self._reading: tuple[OwnedPartition, Iterator[Record]] | None = None
         self._is_closed = False
-        self._failure: ClientError | RecordsError | None = None
+        self._failure: ClientError | None = None
+        self._damage: RecordsError | None = None  # lasts until the partitions are taken away
 
     def __iter__(self) -> Self:
         return self
@@ -117,6 +118,8 @@ class KafkaStream:
     def _next_record(self) -> tuple[OwnedPartition, Record] | None:
         if self._failure is not None:
             raise self._failure
+        if self._damage is not None:
+            raise self._damage
         while self._reading is not None or self._chunks:
             if self._reading is None:
                 chunk = self._chunks.popleft()
@@ -126,7 +129,7 @@ class KafkaStream:
             try:
                 record = next(records, None)
             except RecordsError as error:  # the records behind it must not be skipped
-                self._failure = error
+                self._damage = error
                 raise
             if record is not None:
                 return partition, record
@@ -174,6 +177,7 @@ class KafkaStream:
             self._owned.clear()
             self._chunks.clear()
             self._reading = None
+            self._damage = None
 
     def fail(self, error: ClientError | None) -> None:
         """Let ``next`` raise ``error``; None: no longer."""

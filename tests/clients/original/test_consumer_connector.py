@@ -283,6 +283,7 @@ def test_damaged_records_are_reported_and_not_skipped() -> None:
     for _ in range(2):
         with pytest.raises(CorruptRecordError, match=r"damaged-0: the batch at offset 1 has a wrong CRC"):
             next(stream)
+        stream.fail(None)  # as after each change of the group that leaves the share as it is
     assert partition.consumed_offset == 1
 
 
