@@ -1,8 +1,8 @@
 """Fetchers: one thread for each broker that leads partitions of this consumer, and one that looks for leaders.
 
 A fetcher asks for all partitions whose streams have room, and puts the records of the response into the streams.
-A partition whose leader has changed, or can't be reached, goes back to the thread that looks for leaders, which tries
-again every ``refresh.leader.backoff.ms``. At a rebalance all threads are told to end and new ones begin: a response to
+A partition whose leader has changed, or can't be reached, goes back to the thread that looks for leaders, which pauses
+for ``refresh.leader.backoff.ms`` after each look. At a rebalance all threads are told to end and new ones begin: a response to
 an old request finds its partitions taken away, and is dropped.
 """
 
@@ -26,6 +26,7 @@ from kafkapy.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from kafkapy.records.batch import iterate_headers
+from kafkapy.records.errors import CorruptRecordError
 from kafkapy.types import NO_OFFSET
 
 MAX_RESPONSE_BYTES: Final = 50 << 20
@@ -112,7 +113,7 @@ class PartitionFetcher:
                 logger.warning("The leaders of %d partitions are not known: %s", len(wanted), error)
             if left:
                 self.look_for_leaders(left)
-                self._stopped.wait(self._settings.refresh_leader_backoff_ms / 1000)
+            self._stopped.wait(self._settings.refresh_leader_backoff_ms / 1000)  # a leader may give all back at once
 
     def _hand_out(
         self, wanted: list[OwnedPartition], fetchers: "dict[tuple[str, int], _BrokerFetcher]"
@@ -162,6 +163,7 @@ class _BrokerFetcher:
         self._lock = threading.Lock()
         self._partitions: list[OwnedPartition] = []
         self._connection: Connection | None = None
+        self._told: dict[str, str] = {}  # partition, or empty for the broker → the problem that was logged
 
     def add(self, partition: OwnedPartition) -> None:
         with self._lock:
@@ -192,13 +194,22 @@ class _BrokerFetcher:
             failed += self._fetch([partition for partition in asked if partition.fetch_offset != NO_OFFSET])
         except ClientError as error:
             if not self._stopped.is_set():
-                logger.warning("The broker %s:%d can't be fetched from: %s", *self._leader, error)
+                self._tell("", str(error))
             self._disconnect()
             failed = list(self._partitions)
+        else:
+            self._told.pop("", None)
         if failed:
             with self._lock:
                 self._partitions = [partition for partition in self._partitions if partition not in failed]
             self._owner.look_for_leaders(failed)
+
+    def _tell(self, place: str, problem: str) -> None:
+        """Log a problem of a partition, or of the broker (empty ``place``), unless it was the last one as well."""
+        if self._told.get(place) != problem:
+            self._told[place] = problem
+            what = f"The broker {self._leader[0]}:{self._leader[1]}"
+            logger.warning("%s can't be fetched from: %s", f"{what}, {place}," if place else what, problem)
 
     def _disconnect(self) -> None:
         if self._connection is not None:
@@ -238,18 +249,28 @@ class _BrokerFetcher:
 
     def _take(self, partition: OwnedPartition, data: PartitionData) -> bool:
         """Put the records into the stream; false if this broker does not serve the partition."""
+        place = f"{partition.topic}-{partition.partition}"
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            place = f"{partition.topic}-{partition.partition}"
             reset = self._settings.auto_offset_reset
             logger.warning("%s has no offset %d: continuing at the %s", place, partition.fetch_offset, reset)
             partition.fetch_offset = NO_OFFSET
             return True
-        if data.error_code != ErrorCode.NONE:
+        try:
+            check(data.error_code)
+        except RequestFailedError as error:
+            self._tell(place, str(error))
             return False
+        self._told.pop(place, None)
         assert data.records is None or isinstance(data.records, memoryview | bytes), "records come from the wire"
         batches = memoryview(data.records or b"")
-        next_offset = max([partition.fetch_offset, *(header.next_offset for _, header in iterate_headers(batches))])
-        if next_offset > partition.fetch_offset:
+        next_offset, is_whole = partition.fetch_offset, True
+        try:
+            for _, header in iterate_headers(batches):
+                next_offset = max(next_offset, header.next_offset)
+        except CorruptRecordError as error:  # the stream's reader gets it too, behind the records that are in front
+            self._tell(place, str(error))
+            is_whole = False
+        if next_offset > partition.fetch_offset or not is_whole:
             partition.stream.put(partition, batches, next_offset)
         return True
 
@@ -264,7 +285,8 @@ class _BrokerFetcher:
             (found,) = self._connection.call(request, ListOffsetsResponse).topics[0].partitions
             try:
                 check(found.error_code)
-            except RequestFailedError:
+            except RequestFailedError as error:
+                self._tell(f"{partition.topic}-{partition.partition}", str(error))
                 failed.append(partition)
                 continue
             partition.start_at(found.old_style_offsets[0] if found.old_style_offsets else found.offset)

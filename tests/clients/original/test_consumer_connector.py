@@ -2,16 +2,19 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from kafkapy.clients.original import fetching
 from kafkapy.clients.original.consumer_connector import ConsumerConnector, ConsumerRebalanceFailedError
 from kafkapy.clients.original.registry import Registry, RegistryError
 from kafkapy.clients.original.settings import SettingsError
 from kafkapy.clients.original.streams import ConsumerTimeoutError, KafkaStream, MessageAndMetadata, OwnedPartition
 from kafkapy.clients.original.subscription import SubscriptionError, TopicFilter
+from kafkapy.protocol.messages.fetch import PartitionData
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.records.record import Record, encode_batch
 from kafkapy.testing.broker import Broker
@@ -287,6 +290,29 @@ def test_damaged_records_are_reported_and_not_skipped() -> None:
     assert partition.consumed_offset == 1
 
 
+def test_a_response_with_a_malformed_batch_reaches_the_reader(
+    connect: Connect, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Good records in front are returned, then the error; the fetcher goes on with other streams."""
+    fill(broker, "malformed", 2, 4)
+    take_records = fetching._BrokerFetcher._take
+
+    def damaged(fetcher: Any, partition: OwnedPartition, data: PartitionData) -> bool:
+        if data.records and partition.partition == 0:
+            assert isinstance(data.records, memoryview | bytes)
+            data.records = memoryview(bytes(data.records) + bytes(100))
+        return take_records(fetcher, partition, data)
+
+    monkeypatch.setattr(fetching._BrokerFetcher, "_take", damaged)
+    streams = connect("malformed").create_message_streams({"malformed": 2})["malformed"]
+    assert [each.offset for each in take(streams[0], 2)] == [0, 1]
+    for _ in range(2):
+        with pytest.raises(CorruptRecordError, match="can't have a length of 0"):
+            next(streams[0])
+    fill(broker, "malformed", 2, 2, first=4)
+    assert [each.offset for each in take(streams[1], 3)] == [0, 1, 2]
+
+
 def test_wrong_uses_are_refused(broker: Broker, connect: Connect, registry: Registry) -> None:
     with pytest.raises(SettingsError, match=r"zookeeper\.connect is missing"):
         ConsumerConnector({"group.id": "g"})
@@ -302,6 +328,19 @@ def test_wrong_uses_are_refused(broker: Broker, connect: Connect, registry: Regi
     same = connect("same", consumer_id="me", rebalance_max_retries="1", zookeeper_session_timeout_ms="10")
     with pytest.raises(RegistryError, match="belongs to another session"):
         same.create_message_streams({"twice": 1})
+
+
+def test_a_leader_that_refuses_is_asked_after_pauses_and_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    given = {"group.id": "refusing", **SETTINGS, "refresh.leader.backoff.ms": "200"}
+    with Broker(topics=["refusing"]) as own, own.faults.error("KAFKA_STORAGE_ERROR", api="Fetch") as rule:
+        began_s = time.monotonic()
+        with ConsumerConnector(given, registry=own.registry()) as consumer:
+            consumer.create_message_streams({"refusing": 1})
+            until(lambda: rule.fired >= 4)
+    assert time.monotonic() - began_s > 0.55
+    reports = [each.getMessage() for each in caplog.records if "KAFKA_STORAGE_ERROR" in each.getMessage()]
+    assert len(reports) == 1
+    assert "refusing-0" in reports[0]
 
 
 @pytest.mark.parametrize("fault", ["drop", "error"])
