@@ -53,6 +53,8 @@ from kafkapy.clients.original.streams import (
 from kafkapy.clients.original.subscription import Subscription, SubscriptionError, TopicFilter
 from kafkapy.clock import Clock, SystemClock
 
+LEAST_PAUSE_S: Final = 0.1
+"""The shortest pause before another rebalance after ``rebalance.max.retries``."""
 JOIN_S: Final = 5.0
 """How long ``shutdown`` waits for a thread; all are daemons."""
 _SYSTEM_CLOCK: Final = SystemClock()
@@ -186,7 +188,8 @@ class ConsumerConnector:
         """Create the registration; waits for one of an earlier session with the same ``consumer.id`` to expire."""
         assert self._subscription is not None, "there are streams"
         path = f"{self._group}/ids/{self.consumer_id}"
-        self._registry.ensure(f"{self._group}/owners")
+        for parent in (f"{self._group}/owners", BROKERS, TOPICS):  # a node that does not exist can't be watched
+            self._registry.ensure(parent)
         for _ in range(self._settings.rebalance_max_retries):
             if self._registry.create_ephemeral(path, self._subscription.to_json(self._clock.now_ms())):
                 return
@@ -203,23 +206,30 @@ class ConsumerConnector:
         self._changed.set()
 
     def _watch(self) -> None:
-        """Rebalance after each change, until the shutdown."""
+        """Rebalance after each change, until the shutdown; after a failure without a change too.
+
+        An attempt that failed may have left no watch, for example while ZooKeeper was away.
+        """
+        pause_s = max(self._settings.rebalance_backoff_ms / 1000, LEAST_PAUSE_S)
+        succeeded = True
         while not self._stopped.is_set():
-            self._changed.wait()
+            self._changed.wait(None if succeeded else pause_s)
             with self._turn:
                 if not self._stopped.is_set():
-                    self._react()
+                    succeeded = self._react()
 
-    def _react(self) -> None:
+    def _react(self) -> bool:
+        """Rebalance; tell the streams, and return, whether it has succeeded."""
         try:
             self._sync_rebalance()
         except ClientError as error:
             logger.error("%s owns no partitions: %s", self.consumer_id, error)
             for stream in self._all_streams():
                 stream.fail(error)
-        else:
-            for stream in self._all_streams():
-                stream.fail(None)
+            return False
+        for stream in self._all_streams():
+            stream.fail(None)
+        return True
 
     def _sync_rebalance(self) -> None:
         """Rebalance, with retries; raises ConsumerRebalanceFailedError."""
@@ -245,10 +255,14 @@ class ConsumerConnector:
     def _renew(self) -> None:
         """In a new session, register again: the nodes of the old one are gone."""
         if self._session_is_new:
-            logger.warning("The session of %s has expired: it registers again", self.consumer_id)
-            self._give_up()
-            self._register()
-            self._session_is_new = False
+            logger.warning("The registration of %s has gone with its session: it registers again", self.consumer_id)
+            self._session_is_new = False  # before the registration: this session may expire too
+            try:
+                self._give_up()
+                self._register()
+            except ClientError:
+                self._session_is_new = True
+                raise
 
     def _rebalance(self) -> str:
         """One attempt; returns why it has to be repeated, or an empty text. Raises ClientError."""
@@ -288,6 +302,7 @@ class ConsumerConnector:
             if content is not None:
                 members[consumer_id] = Subscription.from_json(content)
         if self.consumer_id not in members:
+            self._session_is_new = True  # the next attempt registers again
             raise RegistryError(f"the registration of {self.consumer_id} is gone")
         excludes = self._settings.exclude_internal_topics
         existing = self._registry.children(TOPICS, self._noticed) if self._by_filter else ()

@@ -2,8 +2,8 @@
 
 A fetcher asks for all partitions whose streams have room, and puts the records of the response into the streams.
 A partition whose leader has changed, or can't be reached, goes back to the thread that looks for leaders, which pauses
-for ``refresh.leader.backoff.ms`` after each look. At a rebalance all threads are told to end and new ones begin: a response to
-an old request finds its partitions taken away, and is dropped.
+for ``refresh.leader.backoff.ms`` after each look. At a rebalance all threads are told to end and new ones begin: a
+response to an old request finds its partitions taken away, and is dropped.
 """
 
 import logging

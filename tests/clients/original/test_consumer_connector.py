@@ -10,7 +10,7 @@ import pytest
 
 from kafkapy.clients.original import fetching
 from kafkapy.clients.original.consumer_connector import ConsumerConnector, ConsumerRebalanceFailedError
-from kafkapy.clients.original.registry import Registry, RegistryError
+from kafkapy.clients.original.registry import Registry, RegistryError, Watch
 from kafkapy.clients.original.settings import SettingsError
 from kafkapy.clients.original.streams import ConsumerTimeoutError, KafkaStream, MessageAndMetadata, OwnedPartition
 from kafkapy.clients.original.subscription import SubscriptionError, TopicFilter
@@ -258,6 +258,82 @@ class FailingOnce:
             self.failures += 1
             raise RegistryError("away")
         self._registry.delete(path)
+
+
+class FlakyRegistry:
+    """A registry below a chroot that can be away, and whose session can expire a second time.
+
+    ``expires_again``: the next registration disappears at once, with the session in which it was made.
+    """
+
+    def __init__(self, registry: Registry, root: str = "") -> None:
+        self._registry = registry
+        self._root = root
+        self.is_away = False
+        self.expires_again = False
+        self.expire: Callable[[], None] = lambda: None
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._registry, name)
+        return method if name == "close" else lambda path, *rest: method(self._root + path, *rest)
+
+    def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        if self.is_away:
+            raise RegistryError("away")
+        return self._registry.children(self._root + path, watch)
+
+    def create_ephemeral(self, path: str, data: bytes) -> bool:
+        created = self._registry.create_ephemeral(self._root + path, data)
+        if self.expires_again and "/ids/" in path:
+            self.expires_again = False
+            self._registry.delete(self._root + path)
+            self.expire()
+        return created
+
+    def on_new_session(self, listener: Callable[[], None]) -> None:
+        self.expire = listener
+
+
+def test_a_consumer_recovers_without_another_change(broker: Broker, registry: Registry) -> None:
+    fill(broker, "flaky", 1, 1)
+    flaky = FlakyRegistry(broker.registry())
+    given = {"group.id": "flaky", **SETTINGS, "rebalance.max.retries": "2"}
+    with ConsumerConnector(given, registry=flaky) as consumer:
+        (stream,) = consumer.create_message_streams({"flaky": 1})["flaky"]
+        assert next(stream).offset == 0
+        flaky.is_away = True
+        registry.set("/consumers/flaky/ids/x", b"{}")
+        with pytest.raises(ConsumerRebalanceFailedError, match="away"):
+            next(stream)
+        registry.delete("/consumers/flaky/ids/x")
+        flaky.is_away = False
+        until(lambda: consumer.owned == [("flaky", 0)])
+
+
+@pytest.mark.parametrize("loss", ["expired twice", "deleted"])
+def test_a_registration_that_is_lost_is_made_again(broker: Broker, registry: Registry, loss: str) -> None:
+    topic = f"lost-{len(loss)}"
+    fill(broker, topic, 1, 1)
+    flaky = FlakyRegistry(broker.registry())
+    with ConsumerConnector({"group.id": topic, **SETTINGS}, registry=flaky) as consumer:
+        consumer.create_message_streams({topic: 1})
+        path = f"/consumers/{topic}/ids/{consumer.consumer_id}"
+        flaky.expires_again = loss == "expired twice"
+        registry.delete(path)
+        if flaky.expires_again:
+            flaky.expire()
+        until(lambda: not flaky.expires_again and registry.get(path) is not None)
+        until(lambda: consumer.owned == [(topic, 0)])
+
+
+def test_a_consumer_may_start_before_the_first_broker(broker: Broker, registry: Registry) -> None:
+    """Below an empty chroot; then the running broker's nodes appear there."""
+    fill(broker, "early", 1, 1)
+    with ConsumerConnector({"group.id": "early", **SETTINGS}, registry=FlakyRegistry(broker.registry(), "/e")) as own:
+        (stream,) = own.create_message_streams({"early": 1})["early"]
+        for path in ("/brokers/topics/early", *(f"/brokers/ids/{each}" for each in registry.children("/brokers/ids"))):
+            registry.set(f"/e{path}", registry.get(path) or b"")
+        assert next(stream).offset == 0
 
 
 def test_nodes_that_could_not_be_deleted_are_deleted_later(broker: Broker, connect: Connect) -> None:
