@@ -36,7 +36,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_examples import flights, movielens, news_feed_chart, streams, topics
 from spark_examples.movielens import DAY_MS, Rating
-from spark_examples.report import CONSOLE, Summary, number_table, parsed, run_on_broker
+from spark_examples.report import CONSOLE, Summary, number_table, parsed_arguments, run_on_broker
 from spark_examples.session import open_session
 
 PREFIX = "news"
@@ -454,7 +454,7 @@ def options() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    arguments = parsed(options())
+    arguments = parsed_arguments(options())
     out: Path = arguments.out
     checkpoint = out / "checkpoints" / "news_feed"
     out.mkdir(parents=True, exist_ok=True)

@@ -27,7 +27,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_examples import flights, ranking_chart, topics
 from spark_examples.monitoring import SCHEMA, WATERMARK
-from spark_examples.report import CONSOLE, Summary, number_table, parsed, run_on_broker
+from spark_examples.report import CONSOLE, Summary, number_table, parsed_arguments, run_on_broker
 from spark_examples.session import open_session
 
 TOPIC = "ranking-flights"
@@ -285,7 +285,7 @@ def options() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    arguments = parsed(options())
+    arguments = parsed_arguments(options())
     out: Path = arguments.out
     checkpoint = out / "checkpoints" / "ranking"
     out.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,7 @@ from tools.java import NoJavaError
 CONSOLE = Console()
 
 
-def parsed(parser: argparse.ArgumentParser) -> Any:
+def parsed_arguments(parser: argparse.ArgumentParser) -> Any:
     """The arguments; ends the program with a message for --resume without --bootstrap."""
     arguments = parser.parse_args()
     if arguments.resume and arguments.bootstrap is None:

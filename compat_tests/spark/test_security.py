@@ -1,12 +1,8 @@
-"""Rates, sessions and blocks are exact, and nobody but the crawlers is blocked, also when the queries are killed."""
+"""Rates, sessions and blocks are exact, also after kills of the queries; only the crawlers are blocked."""
 
 import json
-import os
 import random
 import shutil
-import signal
-import subprocess
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +13,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from compat_tests.process import Broker, wait_for
+from compat_tests.spark.runs import TIMEOUT_S, finished, kill, starter
 
 pytest.importorskip("pyspark", reason="comes with the spark extra")
 pytest.importorskip("pandas", reason="comes with the spark extra")
@@ -24,9 +21,7 @@ pytest.importorskip("pyarrow", reason="comes with the spark extra")
 
 from spark_examples import request_trace, security, topics
 
-ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 8
-TIMEOUT_S = 500
 LOOKING = ("Metadata", "ListOffsets", "Fetch", "OffsetForLeaderEpoch")
 CRAWLERS = {"127.0.0.66": "topics", "127.0.0.67": "rate", "127.0.0.68": "topics"}
 HONEST = {"127.0.0.11", "127.0.0.12", "127.0.0.13", "127.0.0.14"}
@@ -110,34 +105,9 @@ def test_the_state_of_an_address_gives_the_blocks_that_its_whole_history_gives(s
 @pytest.fixture
 def run(broker: Broker, topic_name: str, tmp_path: Path) -> Iterator[Any]:
     """Starts the pipeline in a process group of its own."""
-    started: list[subprocess.Popen[str]] = []
-
-    def begin(*arguments: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "spark_examples.security", "--bootstrap", broker.bootstrap]
-        command += ["--prefix", topic_name, "--out", str(tmp_path), *arguments]
-        process = subprocess.Popen(
-            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-        )
-        started.append(process)
-        return process
-
-    yield begin
-    for process in started:
-        kill(process)
-
-
-def kill(process: subprocess.Popen[str]) -> None:
-    """The pipeline and its Java."""
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait(10)
-
-
-def finished(process: subprocess.Popen[str], code: int) -> str:
-    """What it told, in one line, after it has ended so."""
-    told, _ = process.communicate(timeout=TIMEOUT_S)
-    assert process.returncode == code, told
-    return " ".join(told.split())
+    given = ("--bootstrap", broker.bootstrap, "--prefix", topic_name, "--out", str(tmp_path))
+    with starter("security", *given) as begin:
+        yield begin
 
 
 def check_exact(bootstrap: str, prefix: str, seen: Seen, repeats: bool) -> None:

@@ -1,8 +1,6 @@
 """The warehouse has each row of its topic once, also when its loads are killed; what it can't load it says."""
 
-import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -22,16 +20,14 @@ pytest.importorskip("pyspark", reason="comes with the spark extra")
 pytest.importorskip("pyarrow", reason="comes with the spark extra")
 
 from compat_tests.spark.oracles import check_exact, read_table
-from compat_tests.spark.runs import quick_java
+from compat_tests.spark.runs import TIMEOUT_S, kill, starter
 from spark_examples import flights, topics, warehouse
 from spark_examples.topics import Extent
 
 kafka_admin: Any = confluent_kafka.admin  # exports its names without saying so to type checkers
 
-ROOT = Path(__file__).resolve().parents[2]
 DAYS, BROKEN, PARTS = 8, 12, 4
 ROWS_PER_LOAD = 2500
-TIMEOUT_S = 500
 FULL = {0: Extent(0, 100), 1: Extent(50, 50), 2: Extent(10, 1010)}
 SOURCE = warehouse.Source("nowhere:1", "flights", rows_per_load=110)
 
@@ -118,33 +114,13 @@ Resume = Callable[..., subprocess.Popen[str]]
 @pytest.fixture
 def resume(broker: Broker, topic_name: str, tmp_path: Path) -> Iterator[Resume]:
     """Starts a load of the topic in a process group of its own."""
-    started: list[subprocess.Popen[str]] = []
+    given = ("--resume", "--bootstrap", broker.bootstrap, "--topic", topic_name, "--out", str(tmp_path))
+    with starter("warehouse", *given) as start:
 
-    def begin(rows_per_load: int = ROWS_PER_LOAD, *arguments: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "spark_examples.warehouse", "--resume", "--bootstrap", broker.bootstrap]
-        command += ["--topic", topic_name, "--out", str(tmp_path), "--rows-per-load", str(rows_per_load), *arguments]
-        process = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=quick_java(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        started.append(process)
-        return process
+        def begin(rows_per_load: int = ROWS_PER_LOAD, *arguments: str) -> subprocess.Popen[str]:
+            return start("--rows-per-load", str(rows_per_load), *arguments)
 
-    yield begin
-    for process in started:
-        kill(process)
-
-
-def kill(process: subprocess.Popen[str]) -> None:
-    """The load and its Java."""
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait(10)
+        yield begin
 
 
 def kill_somewhere(process: subprocess.Popen[str], chance: random.Random) -> str:

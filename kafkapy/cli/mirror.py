@@ -100,9 +100,10 @@ def _copy(source: str, target: str, options: MirrorOptions, interval_s: float) -
             now_s=now_s,
             report=lambda line: say(f"kafkapy: {line}", to_error=True),
         )
-        mirror.open()
+        mirror.open(stop)
         show = _bar(stack, mirror.progress) if shows_progress() else _lines(now_s, interval_s)
-        mirror.run(stop, show)
+        if not stop.is_set():
+            mirror.run(stop, show)
         stack.pop_all().close()
     return mirror.progress
 

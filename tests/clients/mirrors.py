@@ -33,7 +33,7 @@ def mirrored(source: Broker, target: Broker, topics: str, **options: Any) -> Ite
     given = MirrorOptions(**{"topics": [re.compile(topics)], "once": True, **options})
     with ClusterClient(source.bootstrap) as first, ClusterClient(target.bootstrap) as second:
         mirror = Mirror((first, second), given, now_s=lambda: next(ticks) / 10, report=lines.append)
-        mirror.open()
+        mirror.open(threading.Event())
         yield Running(mirror, lines, (first, second))
 
 

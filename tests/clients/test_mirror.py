@@ -1,6 +1,7 @@
 """The engine of a mirror, between two brokers in this process."""
 
 import itertools
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -13,7 +14,7 @@ from kafkapy.clients import configs
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import ClientError, NoBrokerError, RequestFailedError
 from kafkapy.clients.mirror import engine, reading
-from kafkapy.clients.mirror.common import MirrorError, MirrorFencedError, Place, check_producer, passes
+from kafkapy.clients.mirror.common import MirrorError, MirrorFencedError, MirrorOptions, Place, check_producer, passes
 from kafkapy.clients.mirror.positions import Position, commit, positions
 from kafkapy.clients.mirror.reading import SourceReader
 from kafkapy.clients.topics import create_topic, grow_topic
@@ -254,6 +255,22 @@ def test_a_start_that_always_fails_ends(source: Broker, target: Broker, monkeypa
     monkeypatch.setattr(engine, "ONCE_PATIENCE_S", 0.5)
     with target.faults.drop(api="InitProducerId"), pytest.raises(NoBrokerError, match="closed the connection"):
         copied(source, target, "never")
+
+
+def test_a_start_that_fails_can_be_stopped(source: Broker, target: Broker) -> None:
+    stop = threading.Event()
+    lines: list[str] = []
+
+    def report(line: str) -> None:
+        lines.append(line)
+        stop.set()
+
+    options = MirrorOptions(topics=[re.compile("stopped")])
+    with ClusterClient(source.bootstrap) as first, ClusterClient(target.bootstrap) as second:
+        mirror = engine.Mirror((first, second), options, now_s=lambda: 0.0, report=report)
+        with target.faults.drop(api="InitProducerId"):
+            mirror.open(stop)
+    assert [line.endswith("the mirror connects again") for line in lines] == [True]
 
 
 def test_once_has_patience_with_an_end(source: Broker, target: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

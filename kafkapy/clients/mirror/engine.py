@@ -93,26 +93,21 @@ class Mirror:
         goal = self._goal
         return goal is not None and all(self._positions.get(place, 0) >= end for place, end in goal.items())
 
-    def open(self) -> None:
-        """Compare the clusters, prepare the topics, and find the positions.
+    def open(self, stop: threading.Event) -> None:
+        """Compare the clusters, prepare the topics, and find the positions, or return early when ``stop`` is set.
 
         When both clusters have answered, errors that pass, as when a leader dies just now, are tried again for a
         minute. Raises ClientError, and at once if no broker of a cluster answers.
         """
         self._selector.check_clusters()
-        failed_since: float | None = None
-        while True:
+        failed_since_s: float | None = None
+        while not stop.is_set():
             try:
                 self._prepare()
                 break
             except ClientError as error:
-                now = self._now_s()
-                if not passes(error) or now - (failed_since or now) > ONCE_PATIENCE_S:
-                    raise
-                if failed_since is None:
-                    failed_since = now
-                    self._report(f"{error}; the mirror connects again")
-                threading.Event().wait(RETRY_PAUSE_S)
+                failed_since_s = self._failing_since_s(error, failed_since_s, is_limited=True)
+                stop.wait(RETRY_PAUSE_S)
                 for client in self._clients:
                     client.close()
 
@@ -140,25 +135,32 @@ class Mirror:
 
         Raises ClientError for what does not pass: MirrorFencedError if another mirror has taken over.
         """
-        failed_since: float | None = None
-        while not stop.is_set() and not (self.is_done and failed_since is None):
+        failed_since_s: float | None = None
+        while not stop.is_set() and not (self.is_done and failed_since_s is None):
             try:
-                if failed_since is not None:
+                if failed_since_s is not None:
                     self._begin_anew()
                 self.step()
-                failed_since = None
+                failed_since_s = None
             except ClientError as error:
-                now = self._now_s()
-                if not passes(error) or (self._options.once and now - (failed_since or now) > ONCE_PATIENCE_S):
-                    raise
-                if failed_since is None:
-                    failed_since = now
-                    self._report(f"{error}; the mirror connects again")
+                failed_since_s = self._failing_since_s(error, failed_since_s, is_limited=self._options.once)
                 stop.wait(RETRY_PAUSE_S)
             after_round(self.progress)
-        if failed_since is None:
+        if failed_since_s is None:
             self._commit()
             self._sync_groups()
+
+    def _failing_since_s(self, error: ClientError, since_s: float | None, *, is_limited: bool) -> float:
+        """Return when the failures began of which ``error`` is the last; the first one is reported.
+
+        Raises ``error`` if it does not pass, or if the failures last too long and are limited.
+        """
+        now_s = self._now_s()
+        if not passes(error) or (is_limited and since_s is not None and now_s - since_s > ONCE_PATIENCE_S):
+            raise error
+        if since_s is None:
+            self._report(f"{error}; the mirror connects again")
+        return now_s if since_s is None else since_s
 
     def step(self) -> None:
         """Copy what one round of fetch requests brings; commit when it is time, and when there is no more."""
@@ -267,16 +269,17 @@ class Mirror:
         self._look_up()  # positions are committed behind it only: a topic that was deleted on the target takes none
 
     def _refresh(self) -> None:
-        """Look up topics and their configuration; new ones begin at their positions or with their first records.
-
-        The first position is committed at once: it marks the topic as a copy. Then the marks of both sides are looked
-        at again, as a mirror that goes the other way may have begun at the same time.
-        """
+        """Commit what is acknowledged, then look up topics: they begin at their committed positions."""
         if self._uncommitted:
             self._commit()
         self._look_up()
 
     def _look_up(self) -> None:
+        """Look up topics and their configuration; new ones begin at their positions or with their first records.
+
+        The first position is committed at once: it marks the topic as a copy. Then the marks of both sides are looked
+        at again, as a mirror that goes the other way may have begun at the same time.
+        """
         self._refreshed_s = self._now_s()
         self._select()
         changed = [(name, 0) for name in self._configs.sync(self._selection.paths)]
@@ -358,7 +361,7 @@ class Mirror:
 
 
 def _forwarded(place: Place, fetched: FetchedBatches) -> deque[Forwarded]:
-    """What is to be produced of a response; raises MirrorError for damaged batches."""
+    """The batches of a response to produce; raises MirrorError for damaged ones."""
     try:
         return deque(forwarded(fetched.records, fetched.aborted))
     except RecordsError as error:

@@ -95,6 +95,7 @@ class GroupOffsetSync:
         listed = self._listed()
         if self._is_complete:
             self._done = {(group, place): at for (group, place), at in self._done.items() if group in listed}
+            self._coordinators = {group: node for group, node in self._coordinators.items() if group in listed}
         for group, offsets in self._fetched(self._source, listed, None).items():
             changed = self._translated(group, offsets, translate, leaders, keep=keep)
             if changed:

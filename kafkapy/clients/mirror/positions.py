@@ -42,7 +42,7 @@ class Position(NamedTuple):
 
     @property
     def metadata(self) -> str:
-        """What is committed with the offset."""
+        """The text to commit with the offset."""
         if self.configs is not None:
             return f"{self.path};{self.offset_map};{self.configs}"
         return f"{self.path};{self.offset_map}" if self.offset_map else self.path

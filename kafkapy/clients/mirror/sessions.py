@@ -21,7 +21,7 @@ _LAST_EPOCH: Final = 0x7FFF_FFFF
 
 
 class Wish(NamedTuple):
-    """What is fetched of a partition: from which offset on, and how many bytes at most."""
+    """The offset from which a partition is fetched, and the most bytes of it."""
 
     offset: int
     max_bytes: int

@@ -32,7 +32,7 @@ Digests = dict[str, str]
 
 
 class TopicConfigSync:
-    """What is copied of the topics' configuration; ``sync`` is called again and again unless ``is_on`` is false."""
+    """Copies changes of topics' configurations at each ``sync``, unless ``is_on`` is false."""
 
     def __init__(
         self, source: ClusterClient, target: ClusterClient, report: Callable[[str], None], *, is_on: bool
@@ -61,7 +61,7 @@ class TopicConfigSync:
             self._copied[topic] = {key: digest for key, _, digest in pairs}
 
     def encoded(self, topic: str) -> str | None:
-        """What is to be committed for a topic."""
+        """The text to commit for a topic."""
         found = self._copied.get(topic)
         return None if found is None else ",".join(f"{key}:{digest}" for key, digest in sorted(found.items()))
 

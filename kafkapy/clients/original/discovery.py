@@ -23,7 +23,7 @@ class BrokerDiscovery(Protocol):
         ...
 
     def forget(self) -> None:
-        """What is known may be wrong: look again."""
+        """Forget the leaders, which may have changed."""
         ...
 
     def close(self) -> None:

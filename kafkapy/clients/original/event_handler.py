@@ -76,7 +76,7 @@ class DefaultEventHandler:
         self._clock = clock
         self._rng = rng
         self._connections: dict[Address, Connection] = {}
-        self._never = threading.Event()
+        self._pause = threading.Event()
 
     def handle(self, messages: Sequence[KeyedMessage]) -> None:
         """See ``EventHandler.handle``: raises FailedToSendError, and what encoders and partitioner raise."""
@@ -84,7 +84,7 @@ class DefaultEventHandler:
         reason = ""
         for attempt in range(self._settings.message_send_max_retries + 1):
             if attempt:
-                self._never.wait(self._settings.retry_backoff_ms / 1000)
+                self._pause.wait(self._settings.retry_backoff_ms / 1000)
                 self._discovery.forget()
             left, reason = self._attempt(left)
             if not left:
