@@ -158,7 +158,11 @@ def _lines(now_s: Callable[[], float], interval_s: float) -> Callable[[MirrorPro
 
 def _line(found: MirrorProgress, rate: float) -> str:
     partitions = counted(found.partitions, "partition")
-    return f"{counted(found.records, 'record')} of {partitions} copied, {rate:.1f} MB/s, lag {found.lag:,}"
+    return f"{counted(found.records, 'record')} of {partitions} copied, {rate:.1f} MB/s, {_lag(found)}"
+
+
+def _lag(found: MirrorProgress) -> str:
+    return f"lag {found.lag:,}" if found.is_connected else "not connected"
 
 
 def _bar(stack: ExitStack, first: MirrorProgress) -> Callable[[MirrorProgress], None]:
@@ -167,7 +171,7 @@ def _bar(stack: ExitStack, first: MirrorProgress) -> Callable[[MirrorProgress], 
     task = bar.add_task("mirroring", total=first.lag)
 
     def show(found: MirrorProgress) -> None:
-        text = f"mirroring {counted(found.partitions, 'partition')}, lag {found.lag:,}"
+        text = f"mirroring {counted(found.partitions, 'partition')}, {_lag(found)}"
         bar.update(task, description=text, completed=found.records, total=found.records + found.lag)
 
     return show

@@ -53,7 +53,8 @@ def test_once(source: Broker, target: Broker, capsys: pytest.CaptureFixture[str]
     assert out == "copied 2 records of 4 partitions\n"
     assert err.splitlines() == [f"kafkapy: topic {name} is created on the target" for name in ("a-1", "a-2")]
     assert _mirror(source, target, "--once", "--exactly-once", "--json") == 0
-    assert json.loads(capsys.readouterr().out) == {"records": 1, "batches": 1, "size": 70, "lag": 0, "partitions": 6}
+    counts = {"records": 1, "batches": 1, "size": 70, "lag": 0, "partitions": 6}
+    assert json.loads(capsys.readouterr().out) == {**counts, "is_connected": True}
 
 
 @pytest.mark.parametrize(
@@ -108,10 +109,10 @@ def test_a_line_per_interval(capsys: pytest.CaptureFixture[str]) -> None:
     seconds = itertools.count(0, 4)
     show = mirror._lines(lambda: next(seconds), 10)
     for at in range(1, 7):
-        show(MirrorProgress(at, at, at * 1_000_000, 2000, 1))
+        show(MirrorProgress(at, at, at * 1_000_000, 2000, 1, is_connected=at < 6))
     assert capsys.readouterr().err.splitlines() == [
         "3 records of 1 partition copied, 0.2 MB/s, lag 2,000",
-        "6 records of 1 partition copied, 0.2 MB/s, lag 2,000",
+        "6 records of 1 partition copied, 0.2 MB/s, not connected",
     ]
 
 

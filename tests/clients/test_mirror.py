@@ -108,7 +108,7 @@ def test_a_topic_that_came_from_the_target_is_not_copied_back(source: Broker, ta
     copied(source, target, "one-way")
     target.produce("one-way", b"written on the copy")
     back = copied(target, source, "one-way")
-    assert back.mirror.progress == (0, 0, 0, 0, 0)
+    assert back.mirror.progress == (0, 0, 0, 0, 0, True)
     assert back.lines[0].startswith(
         "topic one-way is not copied: group kafkapy-mirror of the source says that it comes"
     )
@@ -464,6 +464,25 @@ def test_a_topic_that_is_deleted_on_the_target_is_copied_again(
     found = copied(source, target, name, transactional_id=transactional_id)
     assert found.mirror.progress.records == 2
     assert [each.value for each in target.records(name, read_committed=True)] == [b"first", b"second"]
+
+
+def test_it_is_copied_from_its_beginning_also_if_the_mirror_fails_just_then(
+    source: Broker, target: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A position for a topic that the mirror has made anew is not believed before a new one is committed."""
+    monkeypatch.setattr(engine, "RETRY_PAUSE_S", 0.0)
+    source.create_topic("failing-just-then", 1)
+    source.produce("failing-just-then", b"first")
+    stop = threading.Event()
+    with mirrored(source, target, "failing-just-then", once=False) as running:
+        while not running.mirror.progress.records:
+            running.mirror.step()
+        target.delete_topic("failing-just-then")
+        fault = source.faults.drop(api="ListOffsets", topic="failing-just-then", count=1)
+        running.mirror.run(stop, lambda found: stop.set() if found.records > 1 else None)
+    assert fault.fired == 1
+    assert [each.value for each in target.records("failing-just-then")] == [b"first"]
+    assert "the mirror is connected again, and copies" in running.lines
 
 
 def test_a_topic_that_is_deleted_while_it_is_copied_begins_again(

@@ -1,7 +1,7 @@
 """What the parts of a mirror share: its options and its errors."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from kafkapy.clients.errors import ClientError, NoBrokerError, RequestFailedError
@@ -49,6 +49,24 @@ class MirrorOptions(NamedTuple):
     """Whether changes of the topics' configuration on the source are made on the target."""
     refresh_every_s: float = 5.0
     """How often topics and partitions are looked up, and the offsets of groups."""
+
+
+class OnceReport:
+    """Passes a line on once, and again when ``MOST_LINES`` others have come since."""
+
+    MOST_LINES: Final = 10_000
+
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self._report = report
+        self._lines: dict[str, None] = {}  # the first is the oldest
+
+    def __call__(self, line: str) -> None:
+        """Report the line unless it was reported."""
+        if line not in self._lines:
+            if len(self._lines) >= self.MOST_LINES:
+                del self._lines[next(iter(self._lines))]
+            self._lines[line] = None
+            self._report(line)
 
 
 def passes(error: ClientError) -> bool:

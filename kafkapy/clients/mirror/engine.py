@@ -31,13 +31,17 @@ KEEP_POSITIONS_S: Final = 3600.0
 
 
 class MirrorProgress(NamedTuple):
-    """What a mirror has done since it began; ``lag`` is how many offsets are left, ``size`` is in bytes."""
+    """What a mirror has done since it began; ``lag`` is how many offsets are left, ``size`` is in bytes.
+
+    ``is_connected``: whether the last round has succeeded. If not, ``lag`` is what it was before.
+    """
 
     records: int
     batches: int
     size: int
     lag: int
     partitions: int
+    is_connected: bool
 
 
 class Mirror:
@@ -72,6 +76,7 @@ class Mirror:
         self._goal: dict[Place, int] | None = None
         self._committed_s = self._refreshed_s = self._kept_s = self._synced_s = self._groups_kept_s = now_s()
         self._is_synced = not options.groups
+        self._is_connected = True
         self._copied_s: float | None = None
         self._leaderless_s: float | None = None
         self._records = self._batch_count = self._size = 0
@@ -81,7 +86,8 @@ class Mirror:
         """What is copied so far."""
         ends = self._ends if self._goal is None else self._goal
         lag = sum(max(end - self._positions.get(place, 0), 0) for place, end in ends.items())
-        return MirrorProgress(self._records, self._batch_count, self._size, lag, len(self._positions))
+        counts = self._records, self._batch_count, self._size
+        return MirrorProgress(*counts, lag, len(self._positions), self._is_connected)
 
     @property
     def is_done(self) -> bool:
@@ -141,9 +147,12 @@ class Mirror:
                 if failed_since_s is not None:
                     self._begin_anew()
                 self.step()
-                failed_since_s = None
+                if failed_since_s is not None:
+                    failed_since_s, self._is_connected = None, True
+                    self._report("the mirror is connected again, and copies")
             except ClientError as error:
                 failed_since_s = self._failing_since_s(error, failed_since_s, is_limited=self._options.once)
+                self._is_connected = False
                 stop.wait(RETRY_PAUSE_S)
             after_round(self.progress)
         if failed_since_s is None:
@@ -284,8 +293,10 @@ class Mirror:
         self._select()
         changed = [(name, 0) for name in self._configs.sync(self._selection.paths)]
         self._uncommitted.update(place for place in changed if place in self._positions)
+        created = self._selection.created
         if self._uncommitted:
             self._commit()
+            self._selector.begun(created)
             self._select()
 
     def _select(self) -> None:

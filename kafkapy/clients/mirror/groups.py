@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import RequestFailedError
-from kafkapy.clients.mirror.common import MirrorOptions, Place, by_topic
+from kafkapy.clients.mirror.common import MirrorOptions, OnceReport, Place, by_topic
 from kafkapy.clients.mirror.reading import list_offsets
 from kafkapy.protocol.client_core import Request
 from kafkapy.protocol.constants import EARLIEST, LATEST
@@ -73,10 +73,9 @@ class GroupOffsetSync:
         self._source = source
         self._target = target
         self._options = options
-        self._report = report
+        self._tell = OnceReport(report)
         self._done: dict[tuple[str, Place], int] = {}
         self._coordinators: dict[str, int] = {}
-        self._told: set[str] = set()
         self._is_complete = True
 
     def reset(self) -> None:
@@ -258,11 +257,6 @@ class GroupOffsetSync:
                 f"{RequestFailedError(code, what=what)}: its offsets are not translated; leave it out with --groups"
             )
         return False
-
-    def _tell(self, line: str) -> None:
-        if line not in self._told:
-            self._told.add(line)
-            self._report(line)
 
     @staticmethod
     def _pipelined(

@@ -14,7 +14,7 @@ from typing import Final
 from kafkapy.clients import configs
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import NotServedError, RequestFailedError
-from kafkapy.clients.mirror.common import passes
+from kafkapy.clients.mirror.common import OnceReport, passes
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.describe_configs import DescribeConfigsResourceResult
 
@@ -43,7 +43,7 @@ class TopicConfigSync:
         self._is_on = is_on
         self._copied: dict[str, Digests] = {}
         self._refused: dict[tuple[str, str], str] = {}
-        self._told: set[str] = set()
+        self._tell = OnceReport(report)
         self._next = 0
 
     def of_source(self, topic: str) -> dict[str, str]:
@@ -145,11 +145,6 @@ class TopicConfigSync:
             f"topic {topic}: the target refuses {what}, which the source has: {error}. Give {key} a value there that"
             " both take, or leave the configuration of topics alone with --no-sync-configs"
         )
-
-    def _tell(self, line: str) -> None:
-        if line not in self._told:
-            self._told.add(line)
-            self._report(line)
 
 
 def _own(described: Sequence[DescribeConfigsResourceResult]) -> dict[str, str]:

@@ -19,8 +19,9 @@ _NOT_THERE_YET: Final = frozenset({ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNK
 class Selection(NamedTuple):
     """The partitions to copy that have leaders on both sides, and the paths of their topics.
 
-    ``without_leader`` are the partitions that have to wait for one, ``created`` the topics that were not on the target,
-    ``matching`` how many topics have names that match, also those that come from the target and are not copied.
+    ``without_leader`` are the partitions that have to wait for one, ``created`` the topics that were not on the target
+    and of which no position is committed there yet, ``matching`` how many topics have names that match, also those that
+    come from the target and are not copied.
     """
 
     source_leaders: dict[Place, int]
@@ -77,15 +78,18 @@ class TopicSelector:
         source_leaders, target_leaders = _leaders(chosen.values()), _leaders(found)
         all_places = {(name, each.partition_index) for name in chosen for each in chosen[name].partitions}
         both = source_leaders.keys() & target_leaders.keys()
-        created, self._created = frozenset(self._created), set()
         return Selection(
             {place: source_leaders[place] for place in both},
             {place: target_leaders[place] for place in both},
             paths,
             sorted(all_places - both),
-            created,
+            frozenset(self._created),
             len(matching),
         )
+
+    def begun(self, topics: Iterable[str]) -> None:
+        """Positions of topics that were created are committed: from then on they count, not those from before."""
+        self._created.difference_update(topics)
 
     def _matching(self, metadata: MetadataResponse) -> Iterable[MetadataResponseTopic]:
         for topic in metadata.topics:

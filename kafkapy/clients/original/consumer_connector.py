@@ -13,7 +13,8 @@ at every change computes by itself which partitions are its own (``assignment.py
 
 A crash before 3 leaves nodes until the session expires, and uncommitted positions: the next owner delivers those
 records again. No record is skipped, since an owner's last commit comes before its node is deleted. A session that has
-expired gives up everything at once, without a commit: another consumer may own the partitions already.
+expired gives up everything at once, without a commit: another consumer may own the partitions already. The next
+``commit_offsets`` says so.
 
 >>> properties = {"zookeeper.connect": "127.0.0.1:2181", "group.id": "readers"}
 >>> with ConsumerConnector(properties) as connector:
@@ -66,6 +67,10 @@ class ConsumerRebalanceFailedError(ClientError):
     """The consumer could not claim its partitions within ``rebalance.max.retries`` attempts."""
 
 
+class OffsetsLostError(ClientError):
+    """Partitions were given up before their positions were committed: other consumers may read the records again."""
+
+
 def _bytes(data: bytes) -> bytes:
     return data
 
@@ -98,6 +103,7 @@ class ConsumerConnector:
         self._turn = threading.RLock()  # held by a rebalance, a commit and the shutdown
         self._changed = threading.Event()
         self._session_is_new = False
+        self._lost: set[Place] = set()  # given up with records that were not committed, and not reported yet
         self._stopped = threading.Event()
         self._is_shut_down = False
         self._threads: list[threading.Thread] = []
@@ -338,6 +344,7 @@ class ConsumerConnector:
     def _give_up(self) -> None:
         """Own nothing, without a commit: after a claim that failed, or a session that has expired."""
         self._stop_fetching()
+        self._lost.update(place for place, each in self._owned.items() if each.consumed_offset != each.begun_offset)
         try:
             self._release_owners()
         except RegistryError as error:  # the next rebalance deletes them, or they disappear with the session
@@ -349,21 +356,41 @@ class ConsumerConnector:
         """Commit the offset after the last record that was returned, of each owned partition.
 
         A record counts as consumed when ``next`` has returned it. Raises ClientError after
-        ``offsets.commit.max.retries`` further attempts.
+        ``offsets.commit.max.retries`` further attempts. Raises OffsetsLostError, once and without a commit, if
+        partitions were given up before a commit, as after the end of the session: what ``next`` has returned of them
+        since the last commit will be delivered again.
         """
         with self._turn:
-            for left in range(self._settings.offsets_commit_max_retries, -1, -1):
-                try:
-                    self._commit()
-                except ClientError:
-                    if left == 0:
-                        raise
-                else:
-                    return
+            if self._session_is_new:
+                self._give_up()
+            self._check_lost()
+            self._commit_with_retries()
+
+    def _commit_with_retries(self) -> None:
+        for left in range(self._settings.offsets_commit_max_retries, -1, -1):
+            try:
+                self._commit()
+            except ClientError:
+                if left == 0:
+                    raise
+            else:
+                return
+
+    def _check_lost(self) -> None:
+        if self._lost:
+            places = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(self._lost))
+            self._lost.clear()
+            raise OffsetsLostError(
+                f"{self.consumer_id} has given up {places} before a commit, since its session expired or it could not"
+                " rebalance: records since the last commit will be delivered again"
+            )
 
     def _commit(self) -> None:
         positions = {place: position_of(owned) for place, owned in self._owned.items()}
-        self._offsets.commit({place: offset for place, offset in positions.items() if offset is not None})
+        known = {place: offset for place, offset in positions.items() if offset is not None}
+        self._offsets.commit(known)
+        for place, offset in known.items():
+            self._owned[place].begun_offset = offset
 
     def _commit_regularly(self) -> None:
         """Commit every ``auto.commit.interval.ms``; what fails is committed the next time."""
@@ -395,7 +422,7 @@ class ConsumerConnector:
             self._fetcher.join(JOIN_S)
         try:
             if self._settings.auto_commit_enable and not self._session_is_new:
-                self.commit_offsets()
+                self._commit_with_retries()
         finally:
             self._give_up()
             self._offsets.close()

@@ -6,19 +6,25 @@ It is the default of the producer's ``event_handler`` (``kafka.producer.async.De
 import logging
 import random
 import threading
-from collections.abc import Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, Protocol, TypeVar
 
 from kafkapy.clients.connection import Connection
-from kafkapy.clients.errors import ClientError, check
+from kafkapy.clients.errors import ClientError, RequestFailedError, check
 from kafkapy.clients.original.discovery import Address, BrokerDiscovery, Leaders
 from kafkapy.clients.original.keyed_messages import Encoder, KeyedMessage, Partitioner
 from kafkapy.clients.original.settings import OriginalProducerSettings
 from kafkapy.clock import Clock
+from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from kafkapy.records.record import Record, encode_batch
 
 CODECS: Final = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3}
+BAD_MESSAGE: Final = (ClientError, ValueError, TypeError)
+"""What encoders and partitioners raise for a message that they can't take."""
+_NO_PARTITION: Final = -1
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +61,7 @@ class _Encoded:
 
 
 _Batches = dict[tuple[str, int], list[_Encoded]]
+_Failures = dict[tuple[str, int], ClientError]
 
 
 class DefaultEventHandler:
@@ -79,8 +86,13 @@ class DefaultEventHandler:
         self._pause = threading.Event()
 
     def handle(self, messages: Sequence[KeyedMessage]) -> None:
-        """See ``EventHandler.handle``: raises FailedToSendError, and what encoders and partitioner raise."""
-        left = [self._encoded(message) for message in messages]
+        """See ``EventHandler.handle``: raises FailedToSendError.
+
+        A message that an encoder or the partitioner does not take is logged and left out by an asynchronous producer;
+        a synchronous one raises what they raise, and then no message of the call is sent.
+        """
+        encoded = [self._unless_bad(partial(self._encoded, message), message) for message in messages]
+        left = [each for each in encoded if each is not None]
         reason = ""
         for attempt in range(self._settings.message_send_max_retries + 1):
             if attempt:
@@ -99,6 +111,16 @@ class DefaultEventHandler:
         self._connections.clear()
         self._discovery.close()
 
+    def _unless_bad(self, make: Callable[[], T], message: KeyedMessage) -> T | None:
+        """What ``make`` returns for a message; with an asynchronous producer None if it raises ``BAD_MESSAGE``."""
+        try:
+            return make()
+        except BAD_MESSAGE as error:
+            if not self._settings.is_async:
+                raise
+            logger.error("A message for topic %s is dropped: %s", message.topic, error)
+            return None
+
     def _encoded(self, message: KeyedMessage) -> _Encoded:
         key = None if message.key is None else self._encode_key(message.key)
         value = None if message.message is None else self._encode_value(message.message)
@@ -107,40 +129,59 @@ class DefaultEventHandler:
     def _attempt(self, messages: list[_Encoded]) -> tuple[list[_Encoded], str]:
         """Send what can be sent; return the other messages, in order, and why."""
         by_leader: dict[Address, _Batches] = {}
-        failed: set[_Encoded] = set()
-        reason = ""
+        failed: dict[_Encoded, str] = {}
         try:
             known = {topic: self._discovery.leaders(topic) for topic in {each.topic for each in messages}}
         except ClientError as error:
             return messages, str(error)
         for each in messages:
-            partition = self._partition_of(each, known[each.topic])
-            leader = None if partition is None else known[each.topic].get(partition)
-            if partition is None or leader is None:
-                failed.add(each)
-                reason = f"topic {each.topic} has no partition with a leader for it"
+            partition = self._unless_bad(partial(self._partition_of, each, known[each.topic]), each.message)
+            if partition is None:
+                continue
+            leader = known[each.topic].get(partition)
+            if leader is None:
+                failed[each] = f"topic {each.topic} has no partition with a leader for it"
             else:
                 by_leader.setdefault(leader, {}).setdefault((each.topic, partition), []).append(each)
         for leader, batches in by_leader.items():
-            for place, problem in self._produce(leader, batches).items():
-                failed.update(batches[place])
-                reason = problem
+            failed.update(self._send(leader, batches))
+        reason = list(failed.values())[-1] if failed else ""
         return [each for each in messages if each in failed], reason
 
-    def _partition_of(self, each: _Encoded, leaders: Leaders) -> int | None:
-        """A partition with a leader at random without a key, else the one that the partitioner chooses."""
+    def _partition_of(self, each: _Encoded, leaders: Leaders) -> int:
+        """A partition with a leader at random without a key, else the one that the partitioner chooses.
+
+        ``_NO_PARTITION`` if there is none; raises what the partitioner raises.
+        """
         key = each.message.chooses_by
         if key is None:
             alive = [partition for partition, leader in leaders.items() if leader is not None]
-            return self._rng.choice(alive) if alive else None
+            return self._rng.choice(alive) if alive else _NO_PARTITION
         if not leaders:
-            return None
+            return _NO_PARTITION
         partition = self._partitioner(key, len(leaders))
         if not 0 <= partition < len(leaders):
             raise ClientError(f"the partitioner chose {partition} for {key!r}: it must be from 0 to {len(leaders) - 1}")
         return partition
 
-    def _produce(self, leader: Address, batches: _Batches) -> dict[tuple[str, int], str]:
+    def _send(self, leader: Address, batches: _Batches) -> dict[_Encoded, str]:
+        """Send one request, and what is too large for ``max.message.bytes`` in halves; return what failed, and why.
+
+        In Kafka 0.8 that limit is for each message of a batch; in the record format of 0.11 it is for the whole batch.
+        """
+        failed: dict[_Encoded, str] = {}
+        for place, error in self._produce(leader, batches).items():
+            batch = batches[place]
+            is_too_large = isinstance(error, RequestFailedError) and error.code == ErrorCode.MESSAGE_TOO_LARGE
+            if is_too_large and len(batch) > 1:
+                middle = len(batch) // 2
+                for half in (batch[:middle], batch[middle:]):
+                    failed.update(self._send(leader, {place: half}))
+            else:
+                failed.update(dict.fromkeys(batch, str(error)))
+        return failed
+
+    def _produce(self, leader: Address, batches: _Batches) -> _Failures:
         """Send one request; return the partitions that have failed, with the reason."""
         settings = self._settings
         topics: dict[str, list[PartitionProduceData]] = {}
@@ -157,20 +198,20 @@ class DefaultEventHandler:
             broken = self._connections.pop(leader, None)
             if broken is not None:
                 broken.close()
-            return dict.fromkeys(batches, str(error))
+            return dict.fromkeys(batches, error)
 
-    def _answered(self, leader: Address, request: ProduceRequest) -> dict[tuple[str, int], str]:
+    def _answered(self, leader: Address, request: ProduceRequest) -> _Failures:
         connection = self._connections.get(leader)
         if connection is None:
             connection = self._connections[leader] = Connection(*leader, self._settings.request_timeout_ms / 1000 + 1)
         if self._settings.request_required_acks == 0:
             connection.send(request)
             return {}
-        failed = {}
+        failed: _Failures = {}
         for topic in connection.call(request, ProduceResponse).responses:
             for each in topic.partition_responses:
                 try:
                     check(each.error_code, each.error_message, what=f"partition {topic.name}-{each.index}")
                 except ClientError as error:
-                    failed[topic.name, each.index] = str(error)
+                    failed[topic.name, each.index] = error
         return failed

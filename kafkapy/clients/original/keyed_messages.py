@@ -6,9 +6,12 @@ from typing import Any, Final, NamedTuple
 from kafkapy.clients.errors import ClientError
 
 Encoder = Callable[[Any], bytes]
-"""Makes the bytes of a message or key; None is sent as null and not encoded."""
+"""Makes the bytes of a message or key; None is sent as null and not encoded.
+
+It raises ClientError, ValueError or TypeError for what it can't encode.
+"""
 Partitioner = Callable[[Any, int], int]
-"""``partitioner(key, partitions)`` returns a partition from 0 to ``partitions`` - 1."""
+"""``partitioner(key, partitions)`` returns a partition from 0 to ``partitions`` - 1; it raises as an encoder does."""
 
 _INT32: Final = 1 << 32
 _SIGN: Final = 1 << 31
@@ -39,8 +42,10 @@ def default_encoder(data: Any) -> bytes:
 
 
 def string_encoder(text: str) -> bytes:
-    """A text in UTF-8 (``kafka.serializer.StringEncoder``)."""
-    return text.encode()
+    """A text in UTF-8; raises ClientError for anything else (``kafka.serializer.StringEncoder``)."""
+    if isinstance(text, str):
+        return text.encode()
+    raise ClientError(f"{text!r} is not a text: pass another encoder")
 
 
 def default_partitioner(key: Any, partitions: int) -> int:

@@ -32,7 +32,10 @@ from kafkapy.clients.original.settings import OriginalProducerSettings
 from kafkapy.clock import Clock, SystemClock
 
 LOOK_EVERY_S: Final = 0.5
-"""How often a ``send`` that waits for space in the queue checks whether the sending thread still runs."""
+"""How often a ``send`` that waits for space in the queue checks whether the sending thread still runs.
+
+Also the shortest wait of that thread for the first message of a batch.
+"""
 _SYSTEM_CLOCK: Final = SystemClock()
 
 logger = logging.getLogger(__name__)
@@ -50,7 +53,7 @@ class CallbackHandler:
     """Hooks of an asynchronous producer (``kafka.producer.async.CallbackHandler``); these do nothing.
 
     The first two are called by the threads that send, the others by the sending thread. An exception in one of those
-    ends that thread, and later calls of ``send`` raise ProducerClosedError.
+    ends that thread: later calls of ``send``, and the first of ``close``, raise ProducerClosedError.
     """
 
     def before_enqueue(self, message: KeyedMessage) -> KeyedMessage:
@@ -154,7 +157,10 @@ class OriginalProducer:
                 )
 
     def close(self) -> None:
-        """Send what is in the queue and the callback handler's last batch, then close; may be called repeatedly."""
+        """Send what is in the queue and the callback handler's last batch, then close; may be called repeatedly.
+
+        Raises ProducerClosedError if the sending thread has ended with an error: messages of the queue are not sent.
+        """
         with self._turn:
             if self._is_closed:
                 return
@@ -164,10 +170,14 @@ class OriginalProducer:
                 logger.info("The queue is full: it is sent before the producer is closed")
             self._sender.join()
         self._handler.close()
+        self._check_sender()
 
-    def _check_open(self) -> None:
+    def _check_sender(self) -> None:
         if self._failure is not None:
             raise ProducerClosedError("the sending thread has ended with an error") from self._failure
+
+    def _check_open(self) -> None:
+        self._check_sender()
         if self._is_closed:
             raise ProducerClosedError("the producer is closed")
 
@@ -199,13 +209,19 @@ class OriginalProducer:
             raise
 
     def _send_batch(self) -> bool:
-        """Gather a batch and send it; false after the end of the queue."""
+        """Gather a batch and send it; false after the end of the queue.
+
+        A batch waits for ``queue.buffering.max.ms`` after its first message.
+        """
         batch: list[KeyedMessage] = []
-        end_s = self._clock.monotonic_s() + self._settings.queue_buffering_max_ms / 1000
-        goes_on = True
+        wait_s = self._settings.queue_buffering_max_ms / 1000
+        end_s = self._clock.monotonic_s() + max(wait_s, LOOK_EVERY_S)
+        goes_on, is_empty = True, True
         while goes_on and len(batch) < self._settings.batch_num_messages:
             try:
                 message = self._queue.get(timeout=max(0.0, end_s - self._clock.monotonic_s()))
+                if is_empty:
+                    end_s, is_empty = self._clock.monotonic_s() + wait_s, False
             except queue.Empty:
                 batch += self._callbacks.after_dequeuing(None)
                 break

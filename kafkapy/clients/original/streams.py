@@ -41,6 +41,7 @@ class OwnedPartition:
     """A partition that a stream owns, from one rebalance to the next.
 
     ``fetch_offset`` is where the fetcher continues, ``consumed_offset`` where the user does; NO_OFFSET if unknown.
+    ``begun_offset`` is what was committed last, or where the user began.
     """
 
     def __init__(self, topic: str, partition: int, stream: "KafkaStream") -> None:
@@ -49,10 +50,11 @@ class OwnedPartition:
         self.stream: Final = stream
         self.fetch_offset = NO_OFFSET
         self.consumed_offset = NO_OFFSET
+        self.begun_offset = NO_OFFSET
 
     def begin(self, offset: int) -> None:
         """Give the partition to its stream, which continues at a committed offset, or NO_OFFSET."""
-        self.fetch_offset = self.consumed_offset = offset
+        self.fetch_offset = self.consumed_offset = self.begun_offset = offset
         self.stream.own(self)
 
     def start_at(self, offset: int) -> None:
@@ -169,7 +171,7 @@ class KafkaStream:
             pending = any(chunk.partition is partition for chunk in self._chunks)
             reading = self._reading is not None and self._reading[0] is partition
             if partition in self._owned and not pending and not reading:
-                partition.consumed_offset = offset
+                partition.consumed_offset = partition.begun_offset = offset
 
     def release(self) -> None:
         """Take all partitions and their records away; no position of theirs moves any more."""

@@ -9,7 +9,11 @@ from typing import Any
 import pytest
 
 from kafkapy.clients.original import fetching
-from kafkapy.clients.original.consumer_connector import ConsumerConnector, ConsumerRebalanceFailedError
+from kafkapy.clients.original.consumer_connector import (
+    ConsumerConnector,
+    ConsumerRebalanceFailedError,
+    OffsetsLostError,
+)
 from kafkapy.clients.original.registry import Registry, RegistryError, Watch
 from kafkapy.clients.original.settings import SettingsError
 from kafkapy.clients.original.streams import ConsumerTimeoutError, KafkaStream, MessageAndMetadata, OwnedPartition
@@ -324,6 +328,26 @@ def test_a_registration_that_is_lost_is_made_again(broker: Broker, registry: Reg
             flaky.expire()
         until(lambda: not flaky.expires_again and registry.get(path) is not None)
         until(lambda: consumer.owned == [(topic, 0)])
+
+
+def test_a_commit_after_the_end_of_the_session_raises_once(broker: Broker) -> None:
+    fill(broker, "expired", 1, 4)
+    flaky = FlakyRegistry(broker.registry())
+    with ConsumerConnector({"group.id": "expired", **SETTINGS}, registry=flaky) as consumer:
+        (stream,) = consumer.create_message_streams({"expired": 1})["expired"]
+        take(stream, 1)
+        consumer.commit_offsets()
+        flaky.expire()
+        until(lambda: consumer.owned == [("expired", 0)])
+        consumer.commit_offsets()  # nothing was lost
+        assert [each.offset for each in take(stream, 2)] == [1, 2]
+        flaky.expire()
+        with pytest.raises(OffsetsLostError, match="has given up expired-0 before a commit"):
+            consumer.commit_offsets()
+        until(lambda: consumer.owned == [("expired", 0)])
+        assert [each.offset for each in take(stream, 2)] == [1, 2]
+        consumer.commit_offsets()
+        assert [each.offset for each in take(stream, 1)] == [3]
 
 
 def test_a_consumer_may_start_before_the_first_broker(broker: Broker, registry: Registry) -> None:

@@ -217,7 +217,38 @@ def test_an_error_of_a_callback_ends_the_producer() -> None:
     with pytest.raises(ProducerClosedError) as raised:
         until(is_closed)
     assert isinstance(raised.value.__cause__, RuntimeError)
+    with pytest.raises(ProducerClosedError):
+        producer.close()
     producer.close()
+
+
+def test_an_asynchronous_producer_leaves_out_what_can_not_be_encoded_or_placed(broker: Broker) -> None:
+    broker.create_topic("left-out", 2)
+    parts = ProducerParts(encoder=string_encoder, key_encoder=string_encoder, partitioner=lambda key, count: int(key))
+    with OriginalProducer({**ASYNC, "queue.time": "10"}, parts, registry=broker.registry()) as producer:
+        keys = ("1", "7", "no number", "0")
+        producer.send(*(KeyedMessage("left-out", f"key {key}", key=key) for key in keys))
+        producer.send(KeyedMessage("left-out", b"no text", key="0"), KeyedMessage("left-out", "\ud800", key="0"))
+        producer.send(KeyedMessage("left-out", "last", key="0"))
+    assert [each.value for each in broker.records("left-out")] == [b"key 0", b"last", b"key 1"]
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_batch_that_is_too_large_is_divided(broker: Broker, kind: str) -> None:
+    topic = f"divided-{kind}"
+    broker.create_topic(topic, configs={"max.message.bytes": "1000"})
+    values = [b"%03d" % number + bytes(200) for number in range(40)]
+    values[17] = bytes(2000)
+    given = {**ASYNC, "producer.type": kind, "message.send.max.retries": "0"}
+    with OriginalProducer(given, registry=broker.registry()) as producer:
+        messages = [KeyedMessage(topic, value, key=b"k") for value in values]
+        if kind == "async":
+            producer.send(*messages)
+        else:
+            with pytest.raises(FailedToSendError, match="MESSAGE_TOO_LARGE") as raised:
+                producer.send(*messages)
+            assert list(raised.value.messages) == [messages[17]]
+    assert [each.value for each in broker.records(topic)] == values[:17] + values[18:]
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -256,7 +287,8 @@ def test_bad_settings_of_producers_are_named(given: dict[str, str], text: str) -
 
 def test_bad_messages_are_refused(broker: Broker) -> None:
     broker.create_topic("bad")
-    with OriginalProducer(ACKS, ProducerParts(partitioner=lambda key, count: count), registry=broker.registry()) as own:
+    refusing = ProducerParts(partitioner=lambda key, count: count)
+    with OriginalProducer(ACKS, refusing, registry=broker.registry()) as own:
         with pytest.raises(ClientError, match="it must be from 0 to 0"):
             own.send(KeyedMessage("bad", b"1", key=b"k"))
         with pytest.raises(ClientError, match="pass an encoder"):
