@@ -1,6 +1,6 @@
 """The peer of one connection, as the broker knows it."""
 
-from typing import Final
+from typing import Any, Final
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 """The principal of a peer that has not been authenticated, as Apache Kafka names it."""
@@ -13,7 +13,7 @@ class Session:
     each request (``RequestHeader.client_id``): a client may change it from one request to the next.
     """
 
-    __slots__ = ("peer_host", "peer_port", "listener", "local_address", "principal")
+    __slots__ = ("peer_host", "peer_port", "listener", "local_address", "principal", "plain_form")
 
     def __init__(self, peer: tuple[str, int], listener: str, local_address: tuple[str, int]) -> None:
         self.peer_host, self.peer_port = peer
@@ -24,6 +24,8 @@ class Session:
         """(host, port) at which the client reached this broker."""
         self.principal = ANONYMOUS
         """Kafka's form of the client's identity, ``TYPE:NAME``."""
+        self.plain_form: Any = None
+        """The dispatcher's: what it knows of the last request, for the next one."""
 
     def __str__(self) -> str:
         return f"{self.peer_host}:{self.peer_port} on {self.listener}"

@@ -21,7 +21,7 @@ from contextlib import ExitStack
 from functools import cache, partial
 from importlib import import_module
 from types import GeneratorType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from kafkapy.delayed import Delayed, hurry
 from kafkapy.network.budget import RequestMemory
@@ -72,6 +72,21 @@ class Route(NamedTuple):
     flexible_response_header: bool
     is_pipelined: bool
     """A request may be served while earlier ones of this API wait for their responses."""
+    plain_form: "Callable[[RequestContext, Any, memoryview], PlainForm | None] | None"
+    """Makes of a request what the next one of its connection may need in place of decoding."""
+
+
+class PlainForm(Protocol):
+    """Requests of one connection that differ little; a handler's module has it where decoding takes long."""
+
+    def fits(self, frame: memoryview) -> bool:
+        """Whether a request has this form."""
+
+    def handle(self, frame: memoryview) -> Any:
+        """Do what the handler does with a request that fits; may return the response's frame too."""
+
+    def header(self, frame: memoryview) -> RequestHeader:
+        """The header of a request that fits."""
 
 
 @cache
@@ -85,6 +100,7 @@ def route_of(api_key: int, version: int) -> Route:
         handle=handler.handle,
         flexible_response_header=response_header_version(api_key, version) > 0,
         is_pipelined=getattr(handler, "IS_PIPELINED", False),
+        plain_form=getattr(handler, "plain_form", None),
     )
 
 
@@ -135,6 +151,9 @@ class Dispatcher:
         Raises ``ProtocolError`` for bytes that are no request and ``RefusedError`` for one that can't be answered.
         Any other exception is a bug of a handler.
         """
+        form: PlainForm | None = session.plain_form
+        if form is not None and form.fits(frame):
+            return self._dispatch_plain(form, frame)
         reader = Reader(frame, INLINE_SLOTS)
         try:
             header = read_request_header(reader)
@@ -143,21 +162,17 @@ class Dispatcher:
         key, version = header.api_key, header.api_version
         route = self._routes.get((key, version))
         if route is None:
-            if not self._apis.serves(key, version):
-                return self._unserved(key, version, header.correlation_id, session)
-            route = self._routes[key, version] = self._make_route(key, version)
+            return self._dispatch_first(header, frame, session)
         self._counts[route.name] += 1
         start = reader.position
         try:
             request = route.read(reader, version)
-        except LimitExceeded:
-            if reader.budget >= 0:
-                raise
-            task = asyncio.get_running_loop().create_task(self._serve_large(route, header, (frame, start), session))
-            return Waiting(route, header, task)
-        response: Any = route.handle(
-            RequestContext(self.services, header, session), request
-        )  # or steps that lead to it
+        except LimitExceeded as error:
+            return self._begin_large(route, header, (frame, start), session, None if reader.budget < 0 else error)
+        context = RequestContext(self.services, header, session)
+        response: Any = route.handle(context, request)  # or steps that lead to it
+        if route.plain_form is not None:
+            session.plain_form = route.plain_form(context, request, frame)
         if type(response) is GeneratorType:
             response = self._turns.run(response, self._other_slices)
         if type(response) is Encoded:
@@ -169,6 +184,44 @@ class Dispatcher:
                 return self._encode_beside(route, header, response)
         is_small = reader.budget >= INLINE_SLOTS - OVERTAKEN_SLOTS
         return self._wait(route, header, response, is_overtaken=route.is_pipelined and is_small)
+
+    def _begin_large(
+        self,
+        route: Route,
+        header: RequestHeader,
+        located: tuple[memoryview, int],
+        session: Session,
+        error: LimitExceeded | None,
+    ) -> Waiting[Route]:
+        """Serve a request beside the loop, unless ``error`` says that it is too large for that too."""
+        if error is not None:
+            raise error
+        serving = self._serve_large(route, header, located, session)
+        return Waiting(route, header, asyncio.get_running_loop().create_task(serving))
+
+    def _dispatch_first(
+        self, header: RequestHeader, frame: memoryview, session: Session
+    ) -> list[Part] | Waiting[Route] | None:
+        """``dispatch`` for the first request of an API and version on this listener."""
+        key, version = header.api_key, header.api_version
+        if not self._apis.serves(key, version):
+            return self._unserved(key, version, header.correlation_id, session)
+        self._routes[key, version] = self._make_route(key, version)
+        return self.dispatch(frame, session)
+
+    def _dispatch_plain(self, form: PlainForm, frame: memoryview) -> list[Part] | Waiting[Route] | None:
+        """``dispatch`` for a request that has the form of the last one of its connection."""
+        response = form.handle(frame)
+        header = form.header(frame)
+        route = self._routes[header.api_key, header.api_version]
+        self._counts[route.name] += 1
+        if type(response) is bytearray:
+            return [response]
+        if type(response) is GeneratorType:
+            response = self._turns.run(response, self._other_slices)
+        if isinstance(response, Message):
+            return self._encoded(route, header, response)
+        return self._wait(route, header, response, is_overtaken=route.is_pipelined)
 
     async def _other_slices(
         self, awaited: "asyncio.Future[object] | None", steps: Steps[Result]
@@ -257,7 +310,10 @@ class Dispatcher:
         if interceptor is None:
             return route
         handle = decoded_handler(route.handle, self._run)
-        return route._replace(handle=lambda context, request: interceptor.handle(context, request, handle))
+        return route._replace(
+            handle=lambda context, request: interceptor.handle(context, request, handle),
+            plain_form=None,  # the interceptor sees and changes decoded requests
+        )
 
     def _unserved(self, key: int, version: int, correlation_id: int, session: Session) -> list[Part] | Waiting[Route]:
         if key != ApiKey.API_VERSIONS:

@@ -43,7 +43,9 @@ class Replicated:
     async def send_first(self) -> None:
         """Send a request that waits for the follower."""
         end_offset = self.partition.log.log_end_offset
-        self.client.send(frame(produce_request("t", batch(b"v"), acks=-1), 8))
+        request = produce_request("t", batch(b"v"), acks=-1)
+        request.timeout_ms = 15_000  # a slow machine must not end the wait
+        self.client.send(frame(request, 8))
         await until(lambda: self.partition.log.log_end_offset == end_offset + 1)
 
     async def base_offset(self) -> int:

@@ -25,14 +25,17 @@ from kafkapy.metadata.errors import InvalidRequiredAcksError, InvalidTopicError,
 from kafkapy.metadata.topic_rules import INTERNAL_TOPICS
 from kafkapy.network.errors import RefusedError, UnansweredFailureError
 from kafkapy.protocol.errors import ErrorCode
+from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
+from kafkapy.protocol.primitives import encode
 from kafkapy.records.batch import (
     ATTRIBUTES_OFFSET,
     HEADER_SIZE,
@@ -55,12 +58,15 @@ from kafkapy.records.validate import (
 from kafkapy.replication.partition import ALL_IN_SYNC
 from kafkapy.replication.replica_manager import PendingAck, ReplicaManager
 from kafkapy.server.context import RequestContext
+from kafkapy.server.encoded import SIZE_AND_CORRELATION_ID
 from kafkapy.server.partition_rows import ROWS_IN_A_STEP
+from kafkapy.storage.log.log import AppendResult
 from kafkapy.turns import Steps, turns
 from kafkapy.types import NO_OFFSET, TopicPartition, topic_partition_of
 
 NO_ACKS: Final = 0
 VALID_ACKS: Final = (-1, 0, 1)
+WITH_ANSWER: Final = (-1, 1)
 ADMIN_CLIENT: Final = "__admin_client"
 """The client id that may write to internal topics, as in Kafka."""
 WITHOUT_LOG_START: Final = frozenset(
@@ -167,7 +173,7 @@ class _Append:
             else:
                 checked = check()  # the request must not wait for ever
             if isinstance(checked, BrokerError):
-                return self._refusal(topic, index, checked, log.log_start_offset)
+                return self.refusal_of(topic, index, checked, log.log_start_offset)
             with suppress(LargeBatchError):  # another append took its offsets, which are compressed
                 return self.append(topic, index, records, checked)
 
@@ -193,18 +199,22 @@ class _Append:
             log_start_offset = partition.log.log_start_offset  # for the answer if the log itself refuses the batch
             result = self.replicas.append_to(partition, checked or records, required_acks=self.acks)
         except BrokerError as error:
-            return self._refusal(topic, index, error, log_start_offset)
-        response = PartitionProduceResponse(
-            index, 0, result.first_offset, result.log_append_time_ms, result.log_start_offset
-        )
+            return self.refusal_of(topic, index, error, log_start_offset)
+        response = _appended(index, result)
         if self.acks == ALL_IN_SYNC or (partition.log.durability.is_owing and self.acks != NO_ACKS):
-            awaited = PendingAck(topic_partition, result.last_offset + 1, self.acks)
-            if not self.replicas.is_acknowledged(awaited):
-                self.waiting.append(awaited)
-                self.answers.append(response)
+            self.await_acks(topic_partition, result, response)
         return response
 
-    def _refusal(self, topic: str, index: int, error: BrokerError, log_start_offset: int) -> PartitionProduceResponse:
+    def await_acks(
+        self, topic_partition: TopicPartition, result: AppendResult, response: PartitionProduceResponse
+    ) -> None:
+        """Let the answer wait for the other replicas, or the disk, unless they have the records already."""
+        awaited = PendingAck(topic_partition, result.last_offset + 1, self.acks)
+        if not self.replicas.is_acknowledged(awaited):
+            self.waiting.append(awaited)
+            self.answers.append(response)
+
+    def refusal_of(self, topic: str, index: int, error: BrokerError, log_start_offset: int) -> PartitionProduceResponse:
         self.failures += 1
         if isinstance(error, RecordsError) or error is self.refusal:
             self.context.log_refusal(f"records for {topic}-{index}", error)
@@ -229,6 +239,10 @@ def _checked(records: memoryview, policy: ProducePolicy, now_ms: int, first_offs
         return CheckedBatch(validate_produced(records, policy, now_ms, first_offset=first_offset), first_offset)
     except BrokerError as error:
         return error.with_traceback(None)
+
+
+def _appended(index: int, result: AppendResult) -> PartitionProduceResponse:
+    return PartitionProduceResponse(index, 0, result.first_offset, result.log_append_time_ms, result.log_start_offset)
 
 
 def handle(context: RequestContext, request: ProduceRequest) -> Answer | Steps[Answer]:
@@ -299,6 +313,141 @@ def _when_acknowledged(
         return response
 
     return append.replicas.when_acknowledged(append.waiting, timeout_ms, build)
+
+
+_FORM_AND_CORRELATION_ID: Final = Struct(">ii")
+"""API key and version as one number, and the correlation id: the first fields of a request."""
+_CLIENT_ID_PLACE: Final = _FORM_AND_CORRELATION_ID.size
+_RECORDS_SIZE: Final = Struct(">i")
+_BATCH: Final = Struct(">8xi4xb4xh")
+"""Length, magic and attributes of a batch of format 2."""
+_ANSWERED: Final = Struct(">qqq")
+"""Base offset, append time (ms) and log start offset of a response of versions 5 to 8."""
+
+
+class PlainProduce:
+    """Requests of one connection for one partition that differ from the last one in correlation id and records only.
+
+    Nearly all requests of a producer that writes to one partition do. Everything but those two is compared as bytes,
+    not decoded, and the response is made from the last one's bytes. What does not fit, and what fails, takes the plain
+    way through ``handle``; for errors, waiting and large batches the answer is that of ``_Append``.
+    Saves a third of a one-record request's processor time (``bench/results/2026-11-25-plain-produce.md``).
+    """
+
+    __slots__ = (
+        "_services", "_replicas", "_session", "_header", "_topic_partition", "_acks", "_timeout_ms",
+        "_is_transactional", "_form", "_middle", "_records_place", "_answer", "_answer_place",
+    )  # fmt: skip
+
+    def __init__(self, context: RequestContext, request: ProduceRequest, frame: memoryview, records_size: int) -> None:
+        header, (topic,) = context.header, request.topic_data
+        self._services = context.services
+        self._replicas = context.services.replica_manager
+        self._session = context.session
+        self._header = header
+        self._topic_partition = TopicPartition(topic.name, topic.partition_data[0].index)
+        self._acks = request.acks
+        self._timeout_ms = request.timeout_ms
+        self._is_transactional = request.transactional_id is not None
+        self._form = _FORM_AND_CORRELATION_ID.unpack_from(frame)[0]
+        self._records_place = place = len(frame) - records_size
+        self._middle = bytes(frame[_CLIENT_ID_PLACE : place - _RECORDS_SIZE.size])
+        self._answer: bytearray | None = None  # made when it is needed: the next request may be another one
+        self._answer_place = 0
+
+    def fits(self, frame: memoryview) -> bool:
+        """Tell whether the request is of this form, and its records are one batch that needs no rule of its own."""
+        place = self._records_place
+        size = len(frame) - place
+        if size < HEADER_SIZE or _FORM_AND_CORRELATION_ID.unpack_from(frame)[0] != self._form:
+            return False
+        before = place - _RECORDS_SIZE.size
+        if _RECORDS_SIZE.unpack_from(frame, before)[0] != size or frame[_CLIENT_ID_PLACE:before] != self._middle:
+            return False
+        length, magic, attributes = _BATCH.unpack_from(frame, place)
+        is_plain = length + LOG_OVERHEAD == size and magic == MAGIC
+        return is_plain and (self._is_transactional or not attributes & TRANSACTIONAL_BIT)
+
+    def handle(self, frame: memoryview) -> bytearray | Answer | Steps[Answer]:
+        """Append the records of a request that fits; return the response's frame, or what ``handle`` below returns."""
+        topic_partition, acks = self._topic_partition, self._acks
+        records = frame[self._records_place :]
+        partition = self._replicas.partitions.get(topic_partition)
+        if partition is None:
+            return handle(RequestContext(self._services, self.header(frame), self._session), self._request(records))
+        log_start_offset = partition.log.log_start_offset
+        try:
+            result = self._replicas.append_to(partition, records, required_acks=acks)
+        except (BrokerError, LargeBatchError) as error:
+            return self._beside(frame, records, error.with_traceback(None), log_start_offset)
+        if partition.log.durability.is_owing or (acks == ALL_IN_SYNC and partition.remotes):
+            return self._waiting(frame, records, result)
+        answer = self._answer
+        if answer is None:
+            answer = self._make_answer()
+        correlation_id = _FORM_AND_CORRELATION_ID.unpack_from(frame)[1]
+        SIZE_AND_CORRELATION_ID.pack_into(answer, 0, len(answer) - _RECORDS_SIZE.size, correlation_id)
+        times = result.first_offset, result.log_append_time_ms, result.log_start_offset
+        _ANSWERED.pack_into(answer, self._answer_place, *times)
+        return answer[:]
+
+    def header(self, frame: memoryview) -> RequestHeader:
+        """Return the header of a request that fits."""
+        return self._header._replace(correlation_id=_FORM_AND_CORRELATION_ID.unpack_from(frame)[1])
+
+    def _make_answer(self) -> bytearray:
+        topic, index = self._topic_partition
+        response = ProduceResponse([TopicProduceResponse(topic, partition_responses=[PartitionProduceResponse(index)])])
+        content = encode(response, self._header.api_version)
+        self._answer = bytearray(SIZE_AND_CORRELATION_ID.size) + content
+        # count of topics, topic, count of partitions, index, error code
+        self._answer_place = SIZE_AND_CORRELATION_ID.size + 4 + 2 + len(topic.encode()) + 4 + 4 + 2
+        return self._answer
+
+    def _request(self, records: memoryview) -> ProduceRequest:
+        """Return the request as it would be decoded, but for its transactional id, which only decides what fits."""
+        topic, index = self._topic_partition
+        data = [TopicProduceData(topic, partition_data=[PartitionProduceData(index, records)])]
+        transactional_id = "" if self._is_transactional else None
+        return ProduceRequest(transactional_id, self._acks, self._timeout_ms, data)
+
+    def _begun(self, frame: memoryview, records: memoryview) -> tuple[_Append, ProduceRequest]:
+        request = self._request(records)
+        return _Append(RequestContext(self._services, self.header(frame), self._session), request), request
+
+    def _beside(
+        self, frame: memoryview, records: memoryview, error: BrokerError | LargeBatchError, log_start_offset: int
+    ) -> Answer | Steps[Answer]:
+        """Answer a batch that was refused, or has to be validated on the compute thread."""
+        append, request = self._begun(frame, records)
+        topic, index = self._topic_partition
+        if isinstance(error, LargeBatchError):
+            return _append_large(append, request, topic, index, records)
+        response = append.refusal_of(topic, index, error, log_start_offset)
+        return _answer(append, request, [TopicProduceResponse(topic, partition_responses=[response])])
+
+    def _waiting(self, frame: memoryview, records: memoryview, result: AppendResult) -> Answer:
+        """Answer when the other replicas have the records, or the disk."""
+        append, request = self._begun(frame, records)
+        topic, index = self._topic_partition
+        response = _appended(index, result)
+        append.await_acks(self._topic_partition, result, response)
+        return _answer(append, request, [TopicProduceResponse(topic, partition_responses=[response])])
+
+
+def plain_form(context: RequestContext, request: ProduceRequest, frame: memoryview) -> PlainProduce | None:
+    """Return the form of a request that the next ones of its connection may have, None for other requests."""
+    topics = request.topic_data
+    if len(topics) != 1 or len(topics[0].partition_data) != 1 or request.acks not in WITH_ANSWER:
+        return None
+    topic, records = topics[0].name, topics[0].partition_data[0].records
+    if context.header.api_version < FIRST_VERSION_OF_ZSTD or records is None or topic in INTERNAL_TOPICS:
+        return None
+    size = len(records)
+    before = len(frame) - size - _RECORDS_SIZE.size
+    if _RECORDS_SIZE.unpack_from(frame, before)[0] != size:
+        return None  # there are bytes behind the message
+    return PlainProduce(context, request, frame, size)
 
 
 def failed(index: int, error: BrokerError, log_start_offset: int) -> PartitionProduceResponse:
