@@ -51,6 +51,11 @@ SETTINGS = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
 }
+WARNINGS = """log4j.rootLogger=WARN, stdout
+log4j.appender.stdout=org.apache.log4j.ConsoleAppender
+log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
+log4j.appender.stdout.layout.ConversionPattern=%d %p %m (%c)%n
+"""
 TIMEOUT_S = 1200.0
 POLL_S = 0.02
 
@@ -115,7 +120,7 @@ class TheirMirror(ConnectProcess):
     def command(self) -> list[str]:
         *_, class_path_option, jars, main, properties = super().command()
         logging = "-Dlog4j.configuration=file:" + str(self.directory / "log4j.properties")
-        (self.directory / "log4j.properties").write_text("log4j.rootLogger=WARN\n")
+        (self.directory / "log4j.properties").write_text(WARNINGS)
         java = [*find_java().command, "-Xms256M", "-Xmx2G", "-server", *AS_IN_PRODUCTION, logging]
         return [*java, class_path_option, jars, main, properties]
 

@@ -15,6 +15,7 @@ from bench.loads import ClusterLoad, Fetch, Latency, Load, Produce, ProduceThenF
 from bench.long_append import AppendsToLongLogs
 from bench.long_log import LongLog
 from bench.restarts import ManyPartitions, Recovery
+from bench.small import SmallRequests
 from bench.spark import SparkReads
 from bench.transactions import Transactions
 from bench.workloads import Workload
@@ -77,6 +78,7 @@ def all_rows(*, quick: bool, long_log_gb: int = LONG_LOG_GB) -> list[Row]:
         *_restarts(10_000 // share, 1 if quick else RECOVERED_GB),
         *_cluster(share),
         *_spark(share),
+        *_small(share),
         *[row for workload in compressed for row in _throughput("java", workload, None)],
     ]
 
@@ -339,6 +341,31 @@ def _cluster(share: int) -> list[Row]:
         *_failover("5k", ControllerFailover(5_000 // share, 3), 0.5),
         *_failover("20k", ControllerFailover(20_000 // share, 2), 0.5),
     ]  # fmt: skip
+
+
+SMALL = {
+    "produce": ("produce one record", 1.0, 1.0),
+    "commit": ("offset commit", 0.8, 0.8),
+    "heartbeat": ("heartbeat", 1.0, None),
+    "metadata": ("Metadata of one topic", 1.0, None),
+    "list-offsets": ("ListOffsets of one partition", 1.0, None),
+}
+"""What a small request is called, and the limits of its processor time and of its round trip."""
+
+
+def _small(share: int) -> list[Row]:
+    rows = []
+    for kind, (title, cost_ratio, wait_ratio) in SMALL.items():
+        for connections, requests in ((16, 40_000), (1, 10_000)):
+            load = SmallRequests(kind, connections, requests // share)
+            name = f"small-{kind}-{connections}"
+            what = f"{title}, {connections} connection{'s' if connections > 1 else ''}, warm"
+            rows += [
+                Row(name, what, "processor-µs", load, "us_per_request", ratio=cost_ratio, if_named=True),
+                Row(f"{name}-wait", "the same, its round trip, median", "µs", load, "p50_us", ratio=wait_ratio,
+                    if_named=True),
+            ]  # fmt: skip
+    return rows
 
 
 def _spark(share: int) -> list[Row]:
