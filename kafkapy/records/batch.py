@@ -68,7 +68,8 @@ _LEGACY_HEADER = Struct(">qiIbbq")
 LEGACY_ATTRIBUTE_MASKS = (COMPRESSION_MASK, COMPRESSION_MASK | TIMESTAMP_TYPE_BIT)
 """Attribute bits that mean something in magic 0 and in magic 1."""
 _SMALLEST_LEGACY_SIZES = (26, 34)
-_unpack_header = _HEADER.unpack_from
+unpack_header = _HEADER.unpack_from
+"""The fields of a header of magic 2 as they are stored: those of ``BatchHeader``, with the length for the size."""
 unpack_legacy_header = _LEGACY_HEADER.unpack_from
 """Offset, length, CRC, magic, attributes and (magic 1 only) timestamp of an entry: see ``record.py``."""
 
@@ -136,7 +137,8 @@ class BatchHeader(NamedTuple):
         return (self.base_sequence + self.last_offset_delta) % SEQUENCE_MODULUS
 
 
-_header_of = maker(BatchHeader)
+header_of = maker(BatchHeader)
+"""Makes a ``BatchHeader`` of a tuple of its fields."""
 
 
 def read_header(buffer: ReadableBuffer, position: int = 0) -> BatchHeader:
@@ -148,11 +150,11 @@ def read_header(buffer: ReadableBuffer, position: int = 0) -> BatchHeader:
     available = len(buffer) - position
     if available < HEADER_SIZE:
         return _read_other_header(buffer, position)
-    base_offset, length, *rest = _unpack_header(buffer, position)
+    base_offset, length, *rest = unpack_header(buffer, position)
     size = length + LOG_OVERHEAD
     if rest[1] != MAGIC or not HEADER_SIZE <= size <= available:
         return _read_other_header(buffer, position)
-    return _header_of((base_offset, size, *rest))
+    return header_of((base_offset, size, *rest))
 
 
 def _read_other_header(buffer: ReadableBuffer, position: int) -> BatchHeader:
@@ -197,10 +199,10 @@ def iterate_headers(buffer: ReadableBuffer, position: int = 0) -> Iterator[tuple
     end = len(buffer)
     while True:
         if end - position >= HEADER_SIZE:  # as nearly all are: a whole batch of magic 2
-            base_offset, length, *rest = _unpack_header(buffer, position)
+            base_offset, length, *rest = unpack_header(buffer, position)
             size = length + LOG_OVERHEAD
             if rest[1] == MAGIC and HEADER_SIZE <= size <= end - position:
-                yield position, _header_of((base_offset, size, *rest))
+                yield position, header_of((base_offset, size, *rest))
                 position += size
                 continue
         size = measure(buffer, position)
@@ -285,7 +287,7 @@ def own_batch(
     crc = crc32c(after_crc)
     buffer = bytearray(_UP_TO_CRC.pack(0, length, NO_EPOCH, MAGIC, crc))
     buffer += after_crc
-    return buffer, _header_of((0, LOG_OVERHEAD + length, NO_EPOCH, MAGIC, crc) + fields)  # noqa: RUF005  # faster
+    return buffer, header_of((0, LOG_OVERHEAD + length, NO_EPOCH, MAGIC, crc) + fields)  # noqa: RUF005  # faster
 
 
 def write_batch(header: BatchHeader, records: ReadableBuffer) -> bytes:

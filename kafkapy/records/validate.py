@@ -30,15 +30,20 @@ from kafkapy.records.batch import (
     CREATE_TIME,
     HEADER_SIZE,
     LOG_APPEND_TIME,
+    LOG_OVERHEAD,
     MAGIC,
     MAGIC_OFFSET,
     TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     WritableBuffer,
     crc_is_valid,
+    crc_of,
+    header_of,
     measure,
     read_header,
     set_max_timestamp,
+    unpack_header,
     write_batch,
 )
 from kafkapy.records.compression import CODEC_NAMES, ZSTD, compress, decompress
@@ -194,6 +199,8 @@ def validate_produced(
         LargeBatchError: ``inline`` is set, and the validation takes long.
     """
     _refuse_long(len(records), INLINE_DECOMPRESSED_SIZE, inline=inline)
+    if from_client and (usual := _usual_batch(records, policy, now_ms)) is not None:
+        return usual
     if policy.magic != MAGIC or (len(records) > MAGIC_OFFSET and records[MAGIC_OFFSET] < MAGIC):
         from kafkapy.records.validate_legacy import validate_legacy  # which imports this module
 
@@ -223,6 +230,44 @@ def validate_produced(
     if codec or target or timestamp_type == LOG_APPEND_TIME:
         place = header.last_offset_delta
     return validated_batch_of((records, header, max_timestamp, place))
+
+
+def _usual_batch(records: WritableBuffer, policy: ProducePolicy, now_ms: int) -> ValidatedBatch | None:
+    """Return a client's batch without compression that breaks no rule and needs no change; None for any other one.
+
+    These are the checks of ``validate_produced`` in one function. It takes less than half the time for one record.
+    """
+    size = len(records)
+    if not HEADER_SIZE <= size <= policy.max_batch_size or policy.magic != MAGIC:
+        return None
+    base_offset, length, *rest = unpack_header(records, 0)
+    _, magic, crc, attributes, last_offset_delta, base_timestamp, max_timestamp, producer_id, _, sequence, count = rest
+    if (
+        magic != MAGIC
+        or length + LOG_OVERHEAD != size
+        or base_offset
+        or attributes & ~TRANSACTIONAL_BIT
+        or not 0 < count == last_offset_delta + 1
+        or (sequence < 0 <= producer_id)
+        or policy.timestamp_type != CREATE_TIME
+        or policy.compression not in UNCOMPRESSED_STAYS
+        or crc_of(records, 0, size) != crc
+    ):
+        return None
+    position, smallest, largest, place, null_keys, in_order = scan(memoryview(records)[HEADER_SIZE:], count)
+    minimum, allowed = base_timestamp + smallest, policy.timestamp_difference_max_ms
+    if (
+        position < 0
+        or not in_order
+        or (null_keys and policy.key_required)
+        or place < 0
+        or base_timestamp + largest != max_timestamp
+        or minimum < 0
+        or now_ms - minimum > allowed
+        or max_timestamp - now_ms > allowed
+    ):
+        return None
+    return validated_batch_of((records, header_of((base_offset, size, *rest)), max_timestamp, place))
 
 
 def _refuse_long(size: int, most: int, *, inline: bool) -> None:
