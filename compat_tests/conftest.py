@@ -105,9 +105,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=[item for item in fits if not fits[item]])
     for item in items:
         on_cluster = is_cluster(target_of(item))
-        if target_of(item).startswith(KAFKA) or on_cluster:
+        on_kafka = target_of(item).startswith(KAFKA)
+        if on_kafka or on_cluster:
             item.add_marker("java")
-        if on_cluster and is_long_on_clusters(item):
+        if (on_cluster and is_long_on_clusters(item)) or (on_kafka and item.get_closest_marker("long_on_kafka")):
             item.add_marker("long")
         mark_differences(item)
         mark(item)

@@ -33,6 +33,7 @@ MARKS = (
     "clusters: the test needs several brokers: it runs on the targets that are clusters alone",
     "one_broker(reason): the test, though a client's scenario, is about a single broker: no cluster is its target",
     "long_on_clusters: as long, on the targets that are clusters",
+    "long_on_kafka: as long, on Apache Kafka: what the test shows does not depend on the broker",
     "together: the tests of this file, of one target, run in one process, since they share what costs much to set up",
     "scenario(name, client='{client}'): counts the test under this client in the table of results",
     "differs(*targets, reason, cases=['*']): the test, in these cases, fails on these targets, for this reason",

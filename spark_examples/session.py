@@ -15,14 +15,26 @@ from tools.java import find_java
 
 ROOT = Path(__file__).resolve().parent.parent
 IVY = ROOT / ".cache" / "ivy"
-OFFLINE_JARS = "KAFKAPY_SPARK_JARS"  # a folder with the connector's jars, for machines without a network
+OFFLINE_JARS = "KAFKAPY_SPARK_JARS"  # a folder with the jars that Ivy would fetch, for machines without a network
+ICEBERG_VERSION = "1.10.1"
+LAKE = "lake"
+"""Iceberg's catalog in a session that has one: the table `lake.flights` is the folder `flights` of its directory."""
+
+
+def _scala() -> str:
+    library = next((Path(pyspark.__file__).parent / "jars").glob("scala-library-*.jar"))
+    return re.sub(r"^scala-library-(\d+\.\d+)\..*$", r"\1", library.name)
 
 
 def connector() -> str:
     """The connector's Maven coordinates for the installed PySpark: same release, same Scala."""
-    library = next((Path(pyspark.__file__).parent / "jars").glob("scala-library-*.jar"))
-    scala = re.sub(r"^scala-library-(\d+\.\d+)\..*$", r"\1", library.name)
-    return f"org.apache.spark:spark-sql-kafka-0-10_{scala}:{pyspark.__version__}"
+    return f"org.apache.spark:spark-sql-kafka-0-10_{_scala()}:{pyspark.__version__}"
+
+
+def iceberg() -> str:
+    """The coordinates of Iceberg, one jar, for the installed PySpark: same minor release, same Scala."""
+    minor = ".".join(pyspark.__version__.split(".")[:2])
+    return f"org.apache.iceberg:iceberg-spark-runtime-{minor}_{_scala()}:{ICEBERG_VERSION}"
 
 
 # Only the central repository: a module that Maven resolved halfway on this machine would stop the resolution.
@@ -40,13 +52,40 @@ class NoSessionError(RuntimeError):
     """Spark did not start; the message carries the end of its log."""
 
 
-def open_session(name: str, log: Path, cores: int = 2, master: str | None = None) -> SparkSession:
+def _jar_settings(lake: Path | None) -> dict[str, str]:
+    """Where Spark's additional jars come from; Iceberg's only if it is needed."""
+    offline = os.environ.get(OFFLINE_JARS)
+    if not offline:
+        (IVY / "ivysettings.xml").write_text(IVY_SETTINGS)
+        packages = [connector(), iceberg()] if lake else [connector()]
+        return {"spark.jars.packages": ",".join(packages), "spark.jars.ivySettings": str(IVY / "ivysettings.xml")}
+    jars = sorted(Path(offline).glob("*.jar"))
+    if lake and not any(jar.name.startswith("iceberg-spark-runtime") for jar in jars):
+        raise NoSessionError(f"The folder of {OFFLINE_JARS}, {offline}, lacks the jar of {iceberg()}.")
+    return {"spark.jars": ",".join(map(str, jars))}
+
+
+def _lake_settings(lake: Path) -> dict[str, str]:
+    """Iceberg's SQL, and its catalog in a directory, without a server."""
+    return {
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        f"spark.sql.catalog.{LAKE}": "org.apache.iceberg.spark.SparkCatalog",
+        f"spark.sql.catalog.{LAKE}.type": "hadoop",
+        f"spark.sql.catalog.{LAKE}.cache-enabled": "false",  # what other processes commit is seen at once
+        f"spark.sql.catalog.{LAKE}.warehouse": str(lake.absolute()),
+    }
+
+
+def open_session(
+    name: str, log: Path, cores: int = 2, master: str | None = None, lake: Path | None = None
+) -> SparkSession:
     """Starts Spark inside this process, what its Java prints going into `log`.
 
     With `master`, the URL of a Spark cluster on this machine (`spark://HOST:PORT`), the driver alone is in this
-    process, and `cores` are those of its executors, one each. Without it Spark is local, with so many threads. Raises
-    tools.java.NoJavaError without a usable Java, NoSessionError when the connector can't be fetched or the cluster does
-    not answer. Python workers would run the PATH's `python3`, not this environment's, if they weren't told.
+    process, and `cores` are those of its executors, one each. Without it Spark is local, with so many threads. With
+    `lake`, a directory, Iceberg is there, and keeps the tables of its catalog LAKE in it. Raises
+    tools.java.NoJavaError without a usable Java, NoSessionError when a jar can't be had or the cluster does not answer.
+    Python workers would run the PATH's `python3`, not this environment's, if they weren't told.
     """
     os.environ.update(find_java().environment())
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -68,13 +107,9 @@ def open_session(name: str, log: Path, cores: int = 2, master: str | None = None
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
     }
-    offline = os.environ.get(OFFLINE_JARS)
-    if offline:
-        settings["spark.jars"] = ",".join(str(jar) for jar in sorted(Path(offline).glob("*.jar")))
-    else:
-        (IVY / "ivysettings.xml").write_text(IVY_SETTINGS)
-        settings["spark.jars.packages"] = connector()
-        settings["spark.jars.ivySettings"] = str(IVY / "ivysettings.xml")
+    settings |= _jar_settings(lake)
+    if lake:
+        settings |= _lake_settings(lake)
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:

@@ -1,27 +1,24 @@
-"""Loads a topic into a table of Parquet files, in batches with explicit offsets, each row exactly once.
+"""Loads a topic into a table of Parquet files or of Apache Iceberg, in batches with explicit offsets, each row once.
 
-`python -m spark_examples.warehouse [--bootstrap HOST:PORT] [--out DIRECTORY]`; without an address it starts kafkapy.
-With `--resume` it sends no flights, and loads what the topic holds beyond the table.
+`python -m spark_examples.warehouse [--bootstrap HOST:PORT] [--out DIRECTORY] [--format iceberg]`; without an address it
+starts kafkapy. With `--resume` it sends no flights, and loads what the topic holds beyond the table.
 
-How a row comes to be in the table once. A load reads a range of offsets that was fixed before, into a directory of its
-own under `_staging`, writes the range beside the rows (`_offsets.json`), and commits both by one rename to `load=N`.
-Where the next load begins is read from the last committed one. A load that died before the rename left nothing that a
-reader sees, and is repeated from the same offset. One process at a time may load: a lock sees to it on a local disk,
-on a shared one the scheduler must; number N can't be committed twice in any case. Lines that are no flights go into a
-topic of their own before the rename: a repeated load sends them again, under the same key.
+How a row comes to be in the table once. A load reads a range of offsets that was fixed before. Its rows and the range
+are staged where no reader sees them, and committed together in one step (`warehouse_tables.py`). Where the next load
+begins is read from the table. A load that died before its commit left nothing that a reader sees, and is repeated from
+the same offset. One process at a time may load: a lock sees to it on a local disk, on a shared one the scheduler must;
+two that began at the same offset can't both commit in any case. Lines that are no flights go into a topic of their own
+before the commit: a repeated load sends them again, under the same key.
 """
 
 import argparse
-import fcntl
 import json
 import math
 import shutil
 import sys
 import time
-import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -36,28 +33,20 @@ from spark_examples.monitoring import SCHEMA
 from spark_examples.report import CONSOLE, Summary, number_table, parsed_arguments, run_on_broker
 from spark_examples.session import open_session
 from spark_examples.topics import Extent
+from spark_examples.warehouse_tables import ICEBERG, PARQUET, Load, ParquetTable, WarehouseTable, open_table, place
 
 TOPIC = "warehouse-flights"
 PARTITIONS = 3
 ROWS_PER_LOAD = 60_000
 TASKS = 4
 """Spark divides each load into at least so many tasks, though the topic has fewer partitions."""
+RESULTS = {PARQUET: "Parquet, a directory for each load", ICEBERG: "Iceberg, a snapshot for each load"}
 BROKEN_LINES = (b"no flight at all", b'{"origin":"JFK","scheduled_ms":13570', b'{"origin":"LGA"}')
 LINES_PER_BROKEN = 50_000
-STAGING, OFFSETS, LOCK = "_staging", "_offsets.json", "_lock"
-"""Spark and pyarrow leave out names that begin with an underscore."""
 
 
 class OffsetsGoneError(RuntimeError):
     """The topic no longer holds the offsets at which the next load begins."""
-
-
-class OtherTopicError(RuntimeError):
-    """The table was loaded from another topic, whose offsets mean nothing in this one."""
-
-
-class TableBusyError(RuntimeError):
-    """Another process loads into the table."""
 
 
 class NotExactError(RuntimeError):
@@ -77,72 +66,6 @@ class Source:
     def dead_letters(self) -> str:
         """The topic for what is no flight."""
         return f"{self.topic}-dead-letters"
-
-
-@dataclass(frozen=True)
-class Load:
-    """What one load has read: stored with its rows."""
-
-    topic: str
-    ranges: dict[int, Extent]
-    rows: int
-    broken: int
-    lost: int
-
-    def to_json(self) -> str:
-        """The content of `_offsets.json`."""
-        return json.dumps(self.__dict__, indent=1)
-
-    @staticmethod
-    def from_json(text: str) -> "Load":
-        """The reverse of `to_json`."""
-        fields = json.loads(text)
-        ranges = {int(partition): Extent(*extent) for partition, extent in fields.pop("ranges").items()}
-        return Load(ranges=ranges, **fields)
-
-
-class WarehouseTable:
-    """A directory with a directory for each committed load, `load=00000` and on."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def loads(self) -> list[Load]:
-        """What is committed, oldest first."""
-        return [Load.from_json((path / OFFSETS).read_text()) for path in sorted(self.path.glob("load=*"))]
-
-    def stored(self, topic: str) -> dict[int, int]:
-        """By partition, the offset at which the next load begins. Raises OtherTopicError for rows of another topic."""
-        loads = self.loads()
-        for load in loads:
-            if load.topic != topic:
-                raise OtherTopicError(
-                    f"{self.path} has rows of the topic {load.topic}: name another --out for {topic}, or this --topic."
-                )
-        return {partition: extent.end for load in loads for partition, extent in load.ranges.items()}
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """No other process loads meanwhile; the lock ends with the process, however that ends."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / LOCK).open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise TableBusyError(f"Another process loads into {self.path}.") from error
-            yield
-
-    def stage(self) -> Path:
-        """A new directory for a load; what a dead one has left is removed."""
-        shutil.rmtree(self.path / STAGING, ignore_errors=True)
-        staging = self.path / STAGING / uuid.uuid4().hex
-        staging.mkdir(parents=True)
-        return staging
-
-    def commit(self, staging: Path, load: Load, number: int) -> None:
-        """Makes the staged rows part of the table, with their offsets, in one step; fails if the number is taken."""
-        (staging / OFFSETS).write_text(load.to_json())
-        staging.rename(self.path / f"load={number:05d}")
 
 
 class Plan(NamedTuple):
@@ -189,6 +112,11 @@ def plan(source: Source, stored: Mapping[int, int], held: Mapping[int, Extent]) 
     return Plan(ranges, sum(max(first - stored.get(partition, first), 0) for partition, first in begin.items()))
 
 
+def next_plan(source: Source, table: WarehouseTable) -> Plan:
+    """The plan after what is in the table, of what the topic holds now."""
+    return plan(source, table.stored(source.topic), topics.extents(source.bootstrap, source.topic))
+
+
 def read_ranges(spark: SparkSession, source: Source, ranges: Mapping[int, Extent]) -> DataFrame:
     """The records of these ranges: their flight, if they are one, and where they lie."""
     first, end = (
@@ -218,12 +146,12 @@ def reason() -> Column:
     return f.when(malformed, "not JSON").when(incomplete, "incomplete")
 
 
-def write_flights(records: DataFrame, staging: Path) -> None:
-    """The flights as Parquet, in a directory for each month (UTC)."""
+def flights_of(records: DataFrame) -> DataFrame:
+    """The rows of the table; their month (UTC) is its partition."""
     flight = records.where("reason IS NULL").select("flight.*", "partition", "offset").drop("malformed")
     scheduled = f.timestamp_millis("scheduled_ms")
     table = flight.withColumn("scheduled", scheduled).withColumn("month", f.date_format(scheduled, "yyyy-MM"))
-    table.drop("scheduled_ms").write.mode("append").partitionBy("month").parquet(str(staging))
+    return table.drop("scheduled_ms")
 
 
 def write_broken(records: DataFrame, source: Source) -> None:
@@ -237,22 +165,21 @@ def write_broken(records: DataFrame, source: Source) -> None:
 
 def load_next(spark: SparkSession, source: Source, table: WarehouseTable) -> Load | None:
     """One load; None if the table has all that the topic holds."""
-    number = len(table.loads())
-    ranges, lost = plan(source, table.stored(source.topic), topics.extents(source.bootstrap, source.topic))
+    number = table.next_number()
+    ranges, lost = next_plan(source, table)
     if not lost and all(extent.first == extent.end for extent in ranges.values()):
         return None
-    staging = table.stage()
     CONSOLE.print(f"  load {number}: reading")
     records = read_ranges(spark, source, ranges).persist()
     counted = records.agg(f.count("*").alias("all"), f.count("reason").alias("broken")).first()
     assert counted is not None
     load = Load(source.topic, ranges, counted["all"] - counted["broken"], counted["broken"], lost)
-    write_flights(records, staging)
+    staged = table.stage(flights_of(records), load, number)
     if load.broken:
         write_broken(records, source)
     records.unpersist()
     CONSOLE.print(f"  load {number}: staged")
-    table.commit(staging, load, number)
+    table.commit(staged)
     CONSOLE.print(f"  load {number}: committed {load.rows:,} rows, {load.broken} broken")
     return load
 
@@ -282,7 +209,7 @@ def reconcile(spark: SparkSession, source: Source, table: WarehouseTable) -> Rec
     The markers of transactions would take offsets too; the feed has none.
     """
     letters = dead_letters(source)
-    rows = spark.read.parquet(str(table.path)).select("partition", "offset")
+    rows = table.rows(spark).select("partition", "offset")
     both = rows.union(spark.createDataFrame(sorted(set(letters)), "partition INT, offset LONG"))
     found = both.groupBy("partition").agg(f.count("*"), f.countDistinct("offset"), f.min("offset"), f.max("offset") + 1)
     per_partition = {row[0]: tuple(row)[1:] for row in found.collect()}
@@ -330,7 +257,7 @@ class MonthTotals(NamedTuple):
 
 def monthly(spark: SparkSession, table: WarehouseTable) -> dict[str, MonthTotals]:
     """The months of the table."""
-    rows = spark.read.parquet(str(table.path)).groupBy(f.col("month").cast("string"))
+    rows = table.rows(spark).groupBy(f.col("month").cast("string"))
     sums = (f.count("*"), f.count("dep_delay"), f.sum("dep_delay"), f.sum("arr_delay"))
     return {row[0]: MonthTotals(*tuple(row)[1:]) for row in rows.agg(*sums).collect()}
 
@@ -366,11 +293,11 @@ class SentDays:
         return flights.years(flights.first_days(self.days), self.copies)
 
 
-def stream_in(source: Source, feed: SentDays, table: WarehouseTable) -> tuple[int, int]:
+def stream_in(source: Source, feed: SentDays, table: Path) -> tuple[int, int]:
     """Creates the topics and sends the feed, with broken lines between; how many of both. The table begins anew."""
     if topics.extents(source.bootstrap, source.topic):
         raise RuntimeError(f"The topic {source.topic} exists already: use --resume, or --topic with another name.")
-    shutil.rmtree(table.path, ignore_errors=True)
+    shutil.rmtree(table, ignore_errors=True)
     flights.create_topics(source.bootstrap, {source.topic: PARTITIONS, source.dead_letters: 1})
     sent = broken = 0
     for part in feed.parts():
@@ -381,19 +308,22 @@ def stream_in(source: Source, feed: SentDays, table: WarehouseTable) -> tuple[in
     return sent, broken
 
 
-def run(source: Source, out: Path, summary: Summary, feed: SentDays | None, master: str | None = None) -> None:
+def run(
+    source: Source, out: Path, table_format: str, summary: Summary, feed: SentDays | None, master: str | None = None
+) -> None:
     """The whole job; the feed is sent, None if the topic has its rows already."""
-    table = WarehouseTable(out / "warehouse")
-    if feed is None:
-        plan(
-            source, table.stored(source.topic), topics.extents(source.bootstrap, source.topic)
-        )  # fails before Spark starts
-    else:
+    path = place(table_format, out)
+    if feed is None and table_format == PARQUET:
+        next_plan(source, ParquetTable(path))  # if it fails, then before Spark starts; Iceberg's offsets need Spark
+    if feed is not None:
         with summary.step("stream the flights in") as remarks:
-            sent, broken = stream_in(source, feed, table)
+            sent, broken = stream_in(source, feed, path)
             remarks.append(f"{sent:,} flights, {broken} broken lines acknowledged")
     with summary.step("start Spark") as remarks:
-        spark = open_session("warehouse", out / "spark.log", master=master)
+        spark = open_session(
+            "warehouse", out / "spark.log", master=master, lake=path.parent if table_format == ICEBERG else None
+        )
+        table = open_table(table_format, out, spark)
         remarks.append(f"Spark {spark.version}")
     with summary.step("load") as remarks:
         started = time.monotonic()
@@ -428,6 +358,9 @@ def options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bootstrap", metavar="HOST:PORT", help="use this broker instead of starting kafkapy")
     parser.add_argument("--out", type=Path, default=Path("out"), help="where the table goes (default: out)")
+    parser.add_argument(
+        "--format", choices=(PARQUET, ICEBERG), default=PARQUET, help="what the table is made of (default: parquet)"
+    )
     parser.add_argument("--topic", default=TOPIC)
     parser.add_argument("--days", type=int, default=flights.DAYS, help="so many days of the year (default: all)")
     parser.add_argument("--copies", type=int, default=1, help="so many times, each a year later (default: 1)")
@@ -446,11 +379,11 @@ def main() -> int:
     def job(bootstrap: str, summary: Summary) -> None:
         source = Source(bootstrap, arguments.topic, arguments.rows_per_load, arguments.fail_on_data_loss)
         feed = None if arguments.resume else SentDays(arguments.days, arguments.copies)
-        run(source, out, summary, feed, arguments.master)
+        run(source, out, arguments.format, summary, feed, arguments.master)
 
     status = run_on_broker(arguments.bootstrap, job)
     if status == 0:
-        CONSOLE.print(f"Result: {out}/warehouse (Parquet, a directory for each load)")
+        CONSOLE.print(f"Result: {place(arguments.format, out)} ({RESULTS[arguments.format]})")
     return status
 
 

@@ -2,8 +2,9 @@
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ pytest.importorskip("pyarrow", reason="comes with the spark extra")
 from compat_tests.spark.oracles import check_exact, check_rankings
 from compat_tests.spark.runs import PipelineRun, pipeline
 from spark_examples import flights, ranking, warehouse
+from spark_examples.warehouse_tables import ICEBERG, PARQUET
 
 pytestmark = [
     pytest.mark.spark,
@@ -32,6 +34,8 @@ KILLS = 6
 SPARK, BROKER = "Spark", "the broker"
 MOST_PAUSE_S = 1.0
 TIMEOUT_S = 1000.0
+Read = Callable[[Path], list[dict[str, Any]]]
+FORMATS = pytest.mark.parametrize("table_format", [PARQUET, ICEBERG])
 EVENTS = ("reading", "reading", "staged", "committed")
 """What the warehouse prints of a load; while it reads there is most to be lost."""
 
@@ -89,17 +93,18 @@ def load(bootstrap: str, topic: str, out: Path, rows: int) -> tuple[str, ...]:
     return ("--resume", "--bootstrap", bootstrap, "--topic", topic, "--out", str(out), "--rows-per-load", str(rows))
 
 
+@FORMATS
 def test_the_warehouse_is_exact_though_the_leader_is_killed(
-    cluster: ThreeBrokers, topic_name: str, tmp_path: Path
+    cluster: ThreeBrokers, topic_name: str, table_format: str, read_rows: Read, tmp_path: Path
 ) -> None:
     feed = fill_warehouse(cluster.bootstrap, topic_name)
-    with pipeline("warehouse", *load(cluster.bootstrap, topic_name, tmp_path, 1200)) as run:
+    with pipeline("warehouse", *load(cluster.bootstrap, topic_name, tmp_path, 1200), "--format", table_format) as run:
         run.wait_until(lambda: run.count("load 2: reading") > 0, "the third load")
         cluster.kill(cluster.leader_of([topic_name]))
         assert run.count("reconcile") == 0, "it was over before the leader was"
         assert "0 lost" in run.succeed(TIMEOUT_S)
     cluster.start()
-    check_exact(cluster.bootstrap, topic_name, tmp_path / "warehouse", feed, BROKEN)
+    check_exact(cluster.bootstrap, topic_name, read_rows(tmp_path), feed, BROKEN)
 
 
 def test_the_ranking_is_exact_though_the_leader_is_killed(
@@ -145,18 +150,20 @@ def disturb(run: PipelineRun, kafkapy: KafkapyProcess, chance: random.Random, vi
         kafkapy.start()
 
 
+@FORMATS
 def test_the_warehouse_is_exact_though_spark_and_the_broker_are_killed_at_random(
-    kafkapy: KafkapyProcess, topic_name: str, chance: random.Random, tmp_path: Path
+    kafkapy: KafkapyProcess, topic_name: str, chance: random.Random, table_format: str, read_rows: Read, tmp_path: Path
 ) -> None:
     feed = fill_warehouse(kafkapy.bootstrap, topic_name)
+    form = ("--format", table_format)
     victims = [SPARK, BROKER] * (KILLS // 2)
     chance.shuffle(victims)
     while victims:
-        with pipeline("warehouse", *load(kafkapy.bootstrap, topic_name, tmp_path, 300)) as run:
+        with pipeline("warehouse", *load(kafkapy.bootstrap, topic_name, tmp_path, 300), *form) as run:
             disturb(run, kafkapy, chance, victims)
-    with pipeline("warehouse", *load(kafkapy.bootstrap, topic_name, tmp_path, 2500)) as run:
+    with pipeline("warehouse", *load(kafkapy.bootstrap, topic_name, tmp_path, 2500), *form) as run:
         assert "0 lost" in run.succeed(TIMEOUT_S)
-    check_exact(kafkapy.bootstrap, topic_name, tmp_path / "warehouse", feed, BROKEN)
+    check_exact(kafkapy.bootstrap, topic_name, read_rows(tmp_path), feed, BROKEN)
 
 
 def test_the_ranking_is_exact_though_spark_is_killed_in_micro_batches(

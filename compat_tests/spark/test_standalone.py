@@ -1,7 +1,8 @@
 """The pipelines, unchanged, on a Spark cluster: a driver, a master, and executors of two workers."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from compat_tests.spark.oracles import check_exact, check_rankings, read_carrier
 from compat_tests.spark.runs import pipeline
 from compat_tests.spark.standalone import StandaloneCluster
 from spark_examples import flights
+from spark_examples.warehouse_tables import ICEBERG, PARQUET
 
 pytestmark = [
     pytest.mark.spark,
@@ -48,13 +50,19 @@ def run_pipeline(name: str, spark_cluster: StandaloneCluster, bootstrap: str, ou
         return run.succeed(TIMEOUT_S)
 
 
+@pytest.mark.parametrize("table_format", [PARQUET, ICEBERG])
 def test_the_warehouse_loads_each_row_once_on_a_cluster(
-    spark_cluster: StandaloneCluster, kafkapy: KafkapyProcess, topic_name: str, tmp_path: Path
+    spark_cluster: StandaloneCluster,
+    kafkapy: KafkapyProcess,
+    topic_name: str,
+    table_format: str,
+    read_rows: Callable[[Path], list[dict[str, Any]]],
+    tmp_path: Path,
 ) -> None:
-    options = ("--topic", topic_name, "--days", str(DAYS), "--rows-per-load", "2500")
+    options = ("--topic", topic_name, "--days", str(DAYS), "--rows-per-load", "2500", "--format", table_format)
     run_pipeline("warehouse", spark_cluster, kafkapy.bootstrap, tmp_path, *options)
     feed = flights.first_days(DAYS)
-    check_exact(kafkapy.bootstrap, topic_name, tmp_path / "warehouse", feed, BROKEN)
+    check_exact(kafkapy.bootstrap, topic_name, read_rows(tmp_path), feed, BROKEN)
     assert spark_cluster.finished()["warehouse"] == WORKERS
 
 

@@ -1,6 +1,7 @@
 """The warehouse has each row of its topic once, also when its loads are killed; what it can't load it says."""
 
 import random
+import re
 import subprocess
 import sys
 import time
@@ -19,10 +20,11 @@ from compat_tests.process import Broker
 pytest.importorskip("pyspark", reason="comes with the spark extra")
 pytest.importorskip("pyarrow", reason="comes with the spark extra")
 
-from compat_tests.spark.oracles import check_exact, read_table
+from compat_tests.spark.oracles import check_exact
 from compat_tests.spark.runs import TIMEOUT_S, kill, starter
 from spark_examples import flights, topics, warehouse
 from spark_examples.topics import Extent
+from spark_examples.warehouse_tables import ICEBERG, PARQUET
 
 kafka_admin: Any = confluent_kafka.admin  # exports its names without saying so to type checkers
 
@@ -58,28 +60,11 @@ def test_without_fail_on_data_loss_lost_offsets_are_counted() -> None:
     assert (ranges, lost) == (FULL, 5)
 
 
-def test_loads_at_the_same_time_commit_once(tmp_path: Path) -> None:
-    """Both began when the table was empty, and the second to commit finds its number taken."""
-    table = warehouse.WarehouseTable(tmp_path)
-    load = warehouse.Load("flights", FULL, rows=2, broken=1, lost=0)
-    staged = [tmp_path / "_staging" / name for name in ("one", "two")]
-    for each in staged:
-        each.mkdir(parents=True)
-    table.commit(staged[0], load, number=0)
-    with pytest.raises(OSError, match="not empty"):
-        table.commit(staged[1], load, number=0)
-    assert table.loads() == [load]
-
-
-def test_a_table_of_another_topic_is_refused(tmp_path: Path) -> None:
-    """Offsets of one topic mean nothing in another."""
-    table = warehouse.WarehouseTable(tmp_path)
-    staging = tmp_path / "_staging" / "one"
-    staging.mkdir(parents=True)
-    table.commit(staging, warehouse.Load("flights", FULL, rows=2, broken=1, lost=0), number=0)
-    assert table.stored("flights") == {0: 100, 1: 50, 2: 1010}
-    with pytest.raises(warehouse.OtherTopicError, match="rows of the topic flights: name another --out for trains"):
-        table.stored("trains")
+def test_an_unknown_format_is_told() -> None:
+    command = [sys.executable, "-m", "spark_examples.warehouse", "--format", "orc"]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert told.returncode == 2
+    assert re.search("argument --format: invalid choice: 'orc' .*parquet.*iceberg", told.stderr)
 
 
 @pytest.mark.parametrize("name", ["warehouse", "ranking", "news_feed", "security"])
@@ -88,15 +73,6 @@ def test_resume_wants_a_broker_that_has_the_topics(name: str) -> None:
     told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert told.returncode == 2
     assert "--resume needs --bootstrap" in told.stderr
-
-
-def test_one_process_at_a_time_loads(tmp_path: Path) -> None:
-    with warehouse.WarehouseTable(tmp_path).alone():
-        other = warehouse.WarehouseTable(tmp_path).alone()
-        with pytest.raises(warehouse.TableBusyError), other:
-            pass
-    with warehouse.WarehouseTable(tmp_path).alone():
-        pass
 
 
 def send(bootstrap: str, topic: str, feed: list[flights.Flight]) -> None:
@@ -109,13 +85,14 @@ def send(bootstrap: str, topic: str, feed: list[flights.Flight]) -> None:
 
 
 Resume = Callable[..., subprocess.Popen[str]]
+Read = Callable[[Path], list[dict[str, Any]]]
 
 
 @pytest.fixture
-def resume(broker: Broker, topic_name: str, tmp_path: Path) -> Iterator[Resume]:
+def resume(broker: Broker, topic_name: str, table_format: str, tmp_path: Path) -> Iterator[Resume]:
     """Starts a load of the topic in a process group of its own."""
     given = ("--resume", "--bootstrap", broker.bootstrap, "--topic", topic_name, "--out", str(tmp_path))
-    with starter("warehouse", *given) as start:
+    with starter("warehouse", *given, "--format", table_format) as start:
 
         def begin(rows_per_load: int = ROWS_PER_LOAD, *arguments: str) -> subprocess.Popen[str]:
             return start("--rows-per-load", str(rows_per_load), *arguments)
@@ -149,9 +126,17 @@ def finished(process: subprocess.Popen[str], code: int) -> Iterator[str]:
 @pytest.mark.long_on_clusters
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
+@pytest.mark.parametrize("table_format", [PARQUET, pytest.param(ICEBERG, marks=pytest.mark.long_on_kafka)])
 @pytest.mark.parametrize(("kills", "rows_per_load"), [(1, ROWS_PER_LOAD), pytest.param(3, 600, marks=pytest.mark.long)])
 def test_a_load_that_is_killed_and_resumed_loads_each_row_once(
-    broker: Broker, topic_name: str, resume: Resume, tmp_path: Path, kills: int, rows_per_load: int
+    broker: Broker,
+    topic_name: str,
+    resume: Resume,
+    table_format: str,
+    read_rows: Read,
+    tmp_path: Path,
+    kills: int,
+    rows_per_load: int,
 ) -> None:
     feed = flights.first_days(DAYS)
     seed = random.SystemRandom().randrange(10_000)
@@ -162,7 +147,10 @@ def test_a_load_that_is_killed_and_resumed_loads_each_row_once(
         print(kill_somewhere(resume(rows_per_load), chance))
     with finished(resume(rows_per_load), 0) as told:
         assert "0 lost" in told
-    check_exact(broker.bootstrap, topic_name, tmp_path / "warehouse", feed, BROKEN)
+    check_exact(broker.bootstrap, topic_name, read_rows(tmp_path), feed, BROKEN)
+    assert table_format == ICEBERG or "iceberg" not in (tmp_path / "spark.log").read_text(), (
+        "it was fetched for nothing"
+    )
 
 
 def delete_records(bootstrap: str, topic: str, partition: int, before: int) -> None:
@@ -177,8 +165,9 @@ def delete_records(bootstrap: str, topic: str, partition: int, before: int) -> N
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("table_format", [PARQUET, ICEBERG])
 def test_rows_that_are_deleted_before_they_are_loaded_are_told_and_counted(
-    broker: Broker, topic_name: str, resume: Resume, tmp_path: Path
+    broker: Broker, topic_name: str, resume: Resume, read_rows: Read, tmp_path: Path
 ) -> None:
     feed = flights.first_days(DAYS)
     send(broker.bootstrap, topic_name, feed[:3000])
@@ -193,6 +182,6 @@ def test_rows_that_are_deleted_before_they_are_loaded_are_told_and_counted(
         assert "failOnDataLoss decides: with --no-fail-on-data-loss" in told
     with finished(resume(ROWS_PER_LOAD, "--no-fail-on-data-loss"), 0) as told:
         assert "7 lost" in told
-    rows = read_table(tmp_path / "warehouse")
+    rows = read_rows(tmp_path)
     assert len(rows) == len({(row["partition"], row["offset"]) for row in rows}) == 6000 - 7
     assert max(row["offset"] for row in rows if row["partition"] == partition) == extent.end - 1
