@@ -532,3 +532,74 @@ def test_a_disk_that_fails_is_waited_for(source: Broker, target: Broker, monkeyp
         found = copied(source, target, "on-disk")
     assert "partition on-disk-0 on the target: its disk is full or has failed, see log.dirs" in found.lines[1]
     assert len(target.records("on-disk")) == 1
+
+
+@BOTH
+def test_it_stops_between_the_batches_of_one_fetch(
+    source: Broker, target: Broker, transactional_id: str | None
+) -> None:  # fmt: skip
+    """A backlog of small batches takes long to write; what is written is committed when the mirror ends."""
+    name = f"backlog-{transactional_id}"
+    source.create_topic(name, 1)
+    values = [b"%d" % at for at in range(60)]
+    for value in values:
+        source.produce(name, value)
+    stop = threading.Event()
+    seen: list[int] = []
+
+    def after(found: engine.MirrorProgress) -> None:
+        seen.append(found.records)
+        stop.set()
+
+    with mirrored(source, target, name, once=False, transactional_id=transactional_id) as running:
+        running.mirror.run(stop, after)
+        assert 0 < seen[0] == running.mirror.progress.records < len(values)
+    assert len(target.records(name, read_committed=True)) == seen[0]
+    copied(source, target, name, transactional_id=transactional_id)
+    assert [each.value for each in target.records(name, read_committed=True)] == values
+
+
+def test_a_mirror_is_connected_again_with_its_first_batch(
+    source: Broker, target: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "RETRY_PAUSE_S", 0.0)
+    source.create_topic("backlog-again", 1)
+    for at in range(60):
+        source.produce("backlog-again", b"%d" % at)
+    stop = threading.Event()
+    progress: list[engine.MirrorProgress] = []
+
+    def after(found: engine.MirrorProgress) -> None:
+        progress.append(found)
+        if found.records:
+            stop.set()
+
+    with mirrored(source, target, "backlog-again", once=False) as running, source.faults.drop(api="Fetch", count=1):
+        running.mirror.run(stop, after)
+    assert [each.is_connected for each in progress[:2]] == [False, True]
+    assert 0 < progress[1].records < 60
+    assert running.lines[-1] == "the mirror is connected again, and copies"
+
+
+def test_another_reason_is_told_after_some_time(
+    source: Broker, target: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "RETRY_PAUSE_S", 0.0)
+    source.create_topic("reasons", 1)
+    stop = threading.Event()
+    reasons = iter(["one"] * 200 + ["two"] * 200 + ["three"])
+    with mirrored(source, target, "reasons", once=False) as running:
+
+        def broken(*_: Any) -> None:
+            reason = next(reasons)
+            if reason == "three":
+                stop.set()
+            raise NoBrokerError(reason)
+
+        monkeypatch.setattr(running.mirror._reader, "fetch", broken)
+        running.mirror.run(stop, lambda _: None)
+    assert running.lines[1] == "one; the mirror connects again"
+    later = [
+        re.fullmatch(r"(two|three); the mirror has not been connected for \d+ s", line) for line in running.lines[2:]
+    ]
+    assert [found[1] if found else None for found in later] == ["two", "three"]

@@ -26,6 +26,8 @@ from kafkapy.records.forward import Forwarded, forwarded
 RETRY_PAUSE_S: Final = 0.5
 ONCE_PATIENCE_S: Final = 60.0
 """With ``once``: how long a mirror goes on without a round that succeeds."""
+TELL_AGAIN_S: Final = 10.0
+"""While a mirror is not connected: how long after a line it tells another reason."""
 KEEP_POSITIONS_S: Final = 3600.0
 """All positions and offsets of groups are committed again so often: brokers forget those that are a week old."""
 
@@ -77,6 +79,10 @@ class Mirror:
         self._committed_s = self._refreshed_s = self._kept_s = self._synced_s = self._groups_kept_s = now_s()
         self._is_synced = not options.groups
         self._is_connected = True
+        self._failed_since_s: float | None = None
+        self._reason, self._told_s = "", now_s()
+        self._stop = threading.Event()
+        self._after_round: Callable[[MirrorProgress], None] = lambda _progress: None
         self._copied_s: float | None = None
         self._leaderless_s: float | None = None
         self._records = self._batch_count = self._size = 0
@@ -106,13 +112,13 @@ class Mirror:
         minute. Raises ClientError, and at once if no broker of a cluster answers.
         """
         self._selector.check_clusters()
-        failed_since_s: float | None = None
         while not stop.is_set():
             try:
                 self._prepare()
+                self._failed_since_s = None
                 break
             except ClientError as error:
-                failed_since_s = self._failing_since_s(error, failed_since_s, is_limited=True)
+                self._has_failed(error, is_limited=True)
                 stop.wait(RETRY_PAUSE_S)
                 for client in self._clients:
                     client.close()
@@ -139,37 +145,47 @@ class Mirror:
     def run(self, stop: threading.Event, after_round: Callable[[MirrorProgress], None]) -> None:
         """Copy until ``stop`` is set, or with ``once`` until all is copied; commits at the end.
 
+        ``after_round`` is called after each round, and after each part of it that is written.
+
         Raises ClientError for what does not pass: MirrorFencedError if another mirror has taken over.
         """
-        failed_since_s: float | None = None
-        while not stop.is_set() and not (self.is_done and failed_since_s is None):
+        self._stop, self._after_round = stop, after_round
+        while not stop.is_set() and not (self.is_done and self._failed_since_s is None):
             try:
-                if failed_since_s is not None:
+                if self._failed_since_s is not None:
                     self._begin_anew()
                 self.step()
-                if failed_since_s is not None:
-                    failed_since_s, self._is_connected = None, True
-                    self._report("the mirror is connected again, and copies")
+                self._has_succeeded()
             except ClientError as error:
-                failed_since_s = self._failing_since_s(error, failed_since_s, is_limited=self._options.once)
+                self._has_failed(error, is_limited=self._options.once)
                 self._is_connected = False
                 stop.wait(RETRY_PAUSE_S)
             after_round(self.progress)
-        if failed_since_s is None:
+        if self._failed_since_s is None:
             self._commit()
             self._sync_groups()
 
-    def _failing_since_s(self, error: ClientError, since_s: float | None, *, is_limited: bool) -> float:
-        """Return when the failures began of which ``error`` is the last; the first one is reported.
+    def _has_succeeded(self) -> None:
+        if self._failed_since_s is not None:
+            self._failed_since_s, self._is_connected = None, True
+            self._report("the mirror is connected again, and copies")
+
+    def _has_failed(self, error: ClientError, *, is_limited: bool) -> None:
+        """Report the first of the failures, and another reason if it comes some time after the line before.
 
         Raises ``error`` if it does not pass, or if the failures last too long and are limited.
         """
-        now_s = self._now_s()
+        now_s, since_s, reason = self._now_s(), self._failed_since_s, str(error)
         if not passes(error) or (is_limited and since_s is not None and now_s - since_s > ONCE_PATIENCE_S):
             raise error
         if since_s is None:
-            self._report(f"{error}; the mirror connects again")
-        return now_s if since_s is None else since_s
+            self._failed_since_s = now_s
+            self._report(f"{reason}; the mirror connects again")
+        elif reason != self._reason and now_s - self._told_s >= TELL_AGAIN_S:
+            self._report(f"{reason}; the mirror has not been connected for {now_s - since_s:.0f} s")
+        else:
+            return
+        self._reason, self._told_s = reason, now_s
 
     def step(self) -> None:
         """Copy what one round of fetch requests brings; commit when it is time, and when there is no more."""
@@ -183,11 +199,14 @@ class Mirror:
             if fetched.records:
                 queues[place] = _forwarded(place, fetched)
         is_idle = not queues
-        while queues:
+        while queues and not self._stop.is_set():
             self._writer.write(queues, self._selection.target_leaders, self._acknowledge)
             queues = {place: queue for place, queue in queues.items() if queue}
             if self._now_s() - self._committed_s >= self._options.commit_every_s:
                 self._commit()
+            if queues:  # there may be so many batches that it takes a minute
+                self._has_succeeded()
+                self._after_round(self.progress)
         for place in result.out_of_range:
             self._move_into_range(place)
         if is_idle or self._is_copied:
