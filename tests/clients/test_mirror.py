@@ -17,7 +17,7 @@ from kafkapy.clients.mirror import engine, reading
 from kafkapy.clients.mirror.common import MirrorError, MirrorFencedError, MirrorOptions, Place, check_producer, passes
 from kafkapy.clients.mirror.positions import Position, commit, positions
 from kafkapy.clients.mirror.reading import SourceReader
-from kafkapy.clients.topics import create_topic, grow_topic
+from kafkapy.clients.topics import TopicToCreate, create_topic, create_topics, grow_topic
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.fetch import PartitionData
 from kafkapy.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
@@ -587,19 +587,65 @@ def test_another_reason_is_told_after_some_time(
     monkeypatch.setattr(engine, "RETRY_PAUSE_S", 0.0)
     source.create_topic("reasons", 1)
     stop = threading.Event()
-    reasons = iter(["one"] * 200 + ["two"] * 200 + ["three"])
+    reasons = itertools.chain(["one"] * 200, ["two"] * 200, itertools.repeat("three"))
     with mirrored(source, target, "reasons", once=False) as running:
 
         def broken(*_: Any) -> None:
-            reason = next(reasons)
-            if reason == "three":
-                stop.set()
-            raise NoBrokerError(reason)
+            raise NoBrokerError(next(reasons))
 
         monkeypatch.setattr(running.mirror._reader, "fetch", broken)
-        running.mirror.run(stop, lambda _: None)
+        running.mirror.run(stop, lambda _: stop.set() if len(running.lines) > 3 else None)
     assert running.lines[1] == "one; the mirror connects again"
     later = [
         re.fullmatch(r"(two|three); the mirror has not been connected for \d+ s", line) for line in running.lines[2:]
     ]
     assert [found[1] if found else None for found in later] == ["two", "three"]
+
+
+def test_many_topics_are_created_with_few_requests(source: Broker, target: Broker) -> None:
+    wanted = [TopicToCreate(f"few-{at:03}", 1, 1, {"retention.ms": f"{at + 1_000_000}"}) for at in range(120)]
+    with ClusterClient(source.bootstrap) as client:
+        assert set(create_topics(client, wanted).values()) == {None}
+    with (
+        target.faults.delay(1, api="CreateTopics") as requests,
+        mirrored(source, target, r"few-\d+", once=False) as running,
+    ):
+        assert requests.fired == 2
+        own = {each.name: each.value for each in configs.describe(running.clients[1], "topic", "few-119")}
+        assert running.mirror.progress.partitions == 120
+    assert own["retention.ms"] == "1000119"
+    assert running.lines == [f"topic {each.name} is created on the target" for each in wanted]
+
+
+def test_a_topic_that_is_refused_does_not_stop_the_others(source: Broker, target: Broker) -> None:
+    for name in ("group-a", "group-b", "group-c"):
+        source.create_topic(name, 1)
+    with (
+        target.faults.error("POLICY_VIOLATION", api="CreateTopics", topic="group-b"),
+        pytest.raises(MirrorError, match=r"group-b: .*create it there with 1 partitions"),
+    ):
+        copied(source, target, "group-.")
+    assert {"group-a", "group-c"} <= target.topics().keys()
+
+
+def test_topics_are_created_when_the_controller_has_moved(source: Broker, target: Broker) -> None:
+    source.create_topic("moved", 1)
+    with target.faults.error("NOT_CONTROLLER", api="CreateTopics", count=1) as fault:
+        assert copied(source, target, "moved").lines == ["topic moved is created on the target"]
+    assert fault.fired == 1
+
+
+def test_topics_are_looked_up_more_rarely_if_it_takes_long(
+    source: Broker, target: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time of this mirror passes with each look at it, so a look-up takes as long as its shortest interval."""
+    monkeypatch.setattr(reading, "WAIT_MS", 1)
+    source.create_topic("rarely", 1)
+    rounds = 60
+    with (
+        mirrored(source, target, "rarely", once=False, refresh_every_s=0.1) as running,
+        source.faults.delay(1, api="Metadata") as requests,
+    ):
+        for _ in range(rounds):
+            running.mirror.step()
+    assert 1 < requests.fired < rounds / 2
