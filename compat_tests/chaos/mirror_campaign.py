@@ -139,7 +139,16 @@ class MirrorProcess(ChildProcess):
 class Campaign:
     """Two sides, a load, and a mirror that is killed; ``violations`` are lines."""
 
-    def __init__(self, directory: Path, *, seed: int, target: str, exactly_once: bool, brokers: int = 1) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        seed: int,
+        target: str,
+        exactly_once: bool,
+        brokers: int = 1,
+        stopped_s: float | None = None,
+    ) -> None:
         self.counts: Counter[Kind] = Counter()
         self.with_mirror = 0
         self.refused_starts = 0
@@ -153,6 +162,8 @@ class Campaign:
         self._seed = seed
         self._random = random.Random(seed)
         self._brokers = brokers
+        self._waits = stopped_s is not None
+        self._stopped_s = (stopped_s, stopped_s) if stopped_s else STOPPED_S if brokers == 1 else STOPPED_LEADER_S
         self._zookeeper: ZooKeeper | None = None
         self._source, self._target = self._sides()
         self._mirrors = 0
@@ -167,14 +178,14 @@ class Campaign:
             load = stack.enter_context(Load(self._source.bootstrap, self._seed, TICK_S[self._brokers]))
             stack.callback(self._end_mirror)
             self._start_mirror()
-            if self._brokers > 1:
-                self._wait_for_beginning()  # before it the target has no leaders to kill
+            if self._brokers > 1 or self._waits:
+                self._wait_for_beginning()  # before it the target has no leaders, and silent brokers end the mirror
             for number, kind in enumerate(kinds, 1):
                 self._live(self._random.uniform(*GAP_S))
                 hit_s = time.monotonic()
                 self._do(kind)
                 self.counts[kind] += 1
-                if self._brokers > 1:
+                if self._brokers > 1 or len(kinds) < CHECK_EVERY[1]:
                     say(f"{number}: {kind.value}, whole again after {time.monotonic() - hit_s:.1f} s")
                 if number % CHECK_EVERY[self._brokers] == 0:
                     took_s = self._catch_up(load)
@@ -280,7 +291,7 @@ class Campaign:
         go_on = side.stop(Aim.LEADER)
         try:
             self._kill_mirror_perhaps()
-            self._live(self._random.uniform(*(STOPPED_S if self._brokers == 1 else STOPPED_LEADER_S)))
+            self._live(self._random.uniform(*self._stopped_s))
         finally:
             go_on()
 
@@ -396,6 +407,7 @@ def main() -> int:
     parser.add_argument(
         "--kind", action="append", choices=[each.name.lower() for each in Kind], help="only these, in this order"
     )
+    parser.add_argument("--stopped-s", type=float, help="how long brokers are stopped, in place of some seconds")
     options = parser.parse_args()
     if options.brokers > 1 and options.target != "kafkapy":
         parser.error("--brokers 3 is for --target kafkapy")
@@ -413,6 +425,7 @@ def main() -> int:
         target=options.target,
         exactly_once=options.exactly_once,
         brokers=options.brokers,
+        stopped_s=options.stopped_s,
     )
     began_s = time.monotonic()
     campaign.run(kinds, options.minutes, lambda line: print(line, flush=True))
