@@ -12,7 +12,8 @@
 # make exactly-once  some 100,000 transactions that read, process and write, broker and client killed at random meanwhile:
 #              each record comes out once, in order (RECORDS=10000; ARGUMENTS=--seed 2)
 # make mirror-kills  `kafkapy mirror` and its brokers killed under load, with and without transactions: nothing is lost or
-#              reordered, with transactions nothing comes twice (MIRROR_KILLS=30; ARGUMENTS="--target kafka" for Kafka 2.7.2)
+#              reordered, with transactions nothing comes twice (MIRROR_KILLS=30; ARGUMENTS="--target kafka" for Kafka 2.7.2,
+#              "--brokers 3" for two clusters whose leaders, controllers and coordinators are killed)
 # make chaos   three brokers on a ZooKeeper under 1,000 faults: killed, stopped, cut off, without ZooKeeper, with full disks;
 #              nothing acknowledged is lost, moved, doubled or reordered (WINDOWS=50; ARGUMENTS="--seed 7 --clusters 2",
 #              --target kafka does the same to Apache Kafka 2.7.2)

@@ -5,6 +5,10 @@
 SIGSTOP of the source and of the target for up to four seconds (sometimes the mirror is killed meanwhile), and a mirror
 that is stopped, replaced by another one, and goes on. At the end consumers of committed records read both sides: all
 records are copied, none comes before one that is before it in the source, and with `--exactly-once` none comes twice.
+
+With `--brokers 3` each side is three kafkapy brokers on a ZooKeeper, with three replicas of every partition, two of
+which must have a record. The brokers that are killed lead most partitions, control the cluster, or coordinate the
+mirror's group, its transactional id, or that of a writer. Some are started again before the others have noticed.
 """
 
 import argparse
@@ -22,38 +26,35 @@ from enum import Enum
 from pathlib import Path
 from statistics import median
 
-from confluent_kafka import Consumer, TopicPartition
-from kazoo.client import KazooClient
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from compat_tests.chaos.mirror_load import PARTITIONS, TOPICS, Load, Verdict, create_topics
-from compat_tests.kafkapy_process import ROOT, KafkapyProcess, kafkapy_command
+from compat_tests.chaos.mirror_load import PARTITIONS, TOPICS, WRITER, Load, Verdict, create_topics
+from compat_tests.chaos.mirror_sides import Aim, OneBroker, Side, ThreeBrokersSide
+from compat_tests.kafkapy_process import ROOT, kafkapy_command
 from compat_tests.process import ChildProcess, wait_for
-from compat_tests.real_kafka import RealKafka, ZooKeeper
+from compat_tests.real_kafka import ZooKeeper
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import ClientError
 from kafkapy.clients.groups import committed
 
 MODULE = "compat_tests.chaos.mirror_campaign"
-SETTINGS = {
-    "log.segment.bytes": "1000000",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.num.partitions": "4",
-    "transaction.state.log.min.isr": "1",
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
-}
-SESSION = {"zookeeper.session.timeout.ms": "6000", "zookeeper.connection.timeout.ms": "60000"}
 GROUP = "kafkapy-mirror"
 GAP_S = 0.2, 2.5
 """Between two kills: a mirror is killed at its start, while it catches up, and when it has nothing to do."""
 DOWN_S = 0.0, 1.5
 STOPPED_S = 0.5, 4.0
+STOPPED_LEADER_S = 0.5, 9.0
+"""Longer than its session with ZooKeeper (6 s) at times: then others lead, and it learns that when it goes on."""
+AT_ONCE_SHARE = 0.3
+"""Brokers of several that are started again before the others have noticed that they were killed."""
 WITH_MIRROR_SHARE = 0.3
 """Kills of a broker during which the mirror is killed too."""
-CHECK_EVERY = 10
+CHECK_EVERY = {1: 10, 3: 2}
+TICK_S = {1: 0.02, 3: 0.1}
+"""Between two writes: six brokers on one machine take fewer records than two."""
 CATCH_UP_S = 300.0
+END_S = 60.0
 FENCED_S = 60.0
-START_S = 300.0
-"""A JVM takes that long where other work keeps the processors busy."""
 HAS_BEGUN = " copied, "
 FENCED = "has taken over"
 
@@ -67,16 +68,46 @@ class Kind(Enum):
     SOURCE_KILLED = "source killed"
     TARGET_STOPPED = "target stopped and continued"
     SOURCE_STOPPED = "source stopped and continued"
+    TARGET_CONTROLLER_KILLED = "controller of the target killed"
+    SOURCE_CONTROLLER_KILLED = "controller of the source killed"
+    TARGET_GROUP_KILLED = "coordinator of the mirror's group killed"
+    TARGET_TRANSACTIONS_KILLED = "coordinator of the mirror's transactions killed"
+    SOURCE_TRANSACTIONS_KILLED = "coordinator of the writer's transactions killed"
 
 
 WEIGHTS = {
-    Kind.MIRROR_KILLED: 40,
-    Kind.MIRROR_REPLACED: 10,
-    Kind.TARGET_KILLED: 15,
-    Kind.SOURCE_KILLED: 15,
-    Kind.TARGET_STOPPED: 10,
-    Kind.SOURCE_STOPPED: 10,
+    1: {
+        Kind.MIRROR_KILLED: 40,
+        Kind.MIRROR_REPLACED: 10,
+        Kind.TARGET_KILLED: 15,
+        Kind.SOURCE_KILLED: 15,
+        Kind.TARGET_STOPPED: 10,
+        Kind.SOURCE_STOPPED: 10,
+    },
+    3: {
+        Kind.MIRROR_KILLED: 5,
+        Kind.TARGET_KILLED: 20,
+        Kind.SOURCE_KILLED: 20,
+        Kind.TARGET_STOPPED: 10,
+        Kind.SOURCE_STOPPED: 10,
+        Kind.TARGET_CONTROLLER_KILLED: 5,
+        Kind.SOURCE_CONTROLLER_KILLED: 5,
+        Kind.TARGET_GROUP_KILLED: 10,
+        Kind.TARGET_TRANSACTIONS_KILLED: 10,
+        Kind.SOURCE_TRANSACTIONS_KILLED: 5,
+    },
 }
+"""Of a hundred kills, by the number of brokers of each side. If there are three, TARGET_KILLED kills a leader."""
+AIMS = {
+    Kind.TARGET_CONTROLLER_KILLED: Aim.CONTROLLER,
+    Kind.SOURCE_CONTROLLER_KILLED: Aim.CONTROLLER,
+    Kind.TARGET_GROUP_KILLED: Aim.GROUP,
+    Kind.TARGET_TRANSACTIONS_KILLED: Aim.TRANSACTIONS,
+    Kind.SOURCE_TRANSACTIONS_KILLED: Aim.TRANSACTIONS,
+}
+OF_SOURCE = frozenset(
+    {Kind.SOURCE_KILLED, Kind.SOURCE_STOPPED, Kind.SOURCE_CONTROLLER_KILLED, Kind.SOURCE_TRANSACTIONS_KILLED}
+)
 
 
 class MirrorProcess(ChildProcess):
@@ -106,9 +137,18 @@ class MirrorProcess(ChildProcess):
 
 
 class Campaign:
-    """Two brokers, a load, and a mirror that is killed; ``violations`` are lines."""
+    """Two sides, a load, and a mirror that is killed; ``violations`` are lines."""
 
-    def __init__(self, directory: Path, *, seed: int, target: str, exactly_once: bool) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        seed: int,
+        target: str,
+        exactly_once: bool,
+        brokers: int = 1,
+        stopped_s: float | None = None,
+    ) -> None:
         self.counts: Counter[Kind] = Counter()
         self.with_mirror = 0
         self.refused_starts = 0
@@ -121,8 +161,11 @@ class Campaign:
         self._exactly_once = exactly_once
         self._seed = seed
         self._random = random.Random(seed)
-        self._source: ChildProcess = KafkapyProcess(directory=directory / "source", config=SETTINGS)
-        self._target: ChildProcess = self._source
+        self._brokers = brokers
+        self._waits = stopped_s is not None
+        self._stopped_s = (stopped_s, stopped_s) if stopped_s else STOPPED_S if brokers == 1 else STOPPED_LEADER_S
+        self._zookeeper: ZooKeeper | None = None
+        self._source, self._target = self._sides()
         self._mirrors = 0
         self._mirror: MirrorProcess | None = None
 
@@ -131,15 +174,20 @@ class Campaign:
         began_s = time.monotonic()
         with ExitStack() as stack:
             self._start_brokers(stack)
-            create_topics(self._source.bootstrap)
-            load = stack.enter_context(Load(self._source.bootstrap, self._seed))
+            create_topics(self._source.bootstrap, self._source.replicas)
+            load = stack.enter_context(Load(self._source.bootstrap, self._seed, TICK_S[self._brokers]))
             stack.callback(self._end_mirror)
             self._start_mirror()
+            if self._brokers > 1 or self._waits:
+                self._wait_for_beginning()  # before it the target has no leaders, and silent brokers end the mirror
             for number, kind in enumerate(kinds, 1):
                 self._live(self._random.uniform(*GAP_S))
+                hit_s = time.monotonic()
                 self._do(kind)
                 self.counts[kind] += 1
-                if number % CHECK_EVERY == 0:
+                if self._brokers > 1 or len(kinds) < CHECK_EVERY[1]:
+                    say(f"{number}: {kind.value}, whole again after {time.monotonic() - hit_s:.1f} s")
+                if number % CHECK_EVERY[self._brokers] == 0:
                     took_s = self._catch_up(load)
                     say(
                         f"{number} kills, {len(load.acknowledged)} records, caught up in {took_s:.1f} s,"
@@ -158,23 +206,23 @@ class Campaign:
             self.violations += self.verdict.violations
             self._look_for_tracebacks()
 
+    def _sides(self) -> tuple[Side, Side]:
+        source, target = self._directory / "source", self._directory / "target"
+        if self._brokers == 1:
+            return OneBroker(source), OneBroker(target, None if self._target_kind == "kafkapy" else "2.7.2")
+        self._zookeeper = ZooKeeper("2.7.2", self._directory / "zookeeper")
+        first, second = (
+            ThreeBrokersSide(directory, self._zookeeper, topics=TOPICS, group=GROUP, transactional_id=transactional_id)
+            for directory, transactional_id in ((source, WRITER), (target, GROUP))
+        )
+        return first, second
+
     def _start_brokers(self, stack: ExitStack) -> None:
-        stack.callback(self._source.close)
-        self._source.start()
-        if self._target_kind == "kafkapy":
-            self._target = KafkapyProcess(directory=self._directory / "target", config=SETTINGS)
-        else:
-            session = {"tickTime": "100", "minSessionTimeout": "2000"}
-            zookeeper = ZooKeeper("2.7.2", self._directory / "zookeeper", session)
-            stack.callback(zookeeper.close)
-            zookeeper.start()
-            settings = {**SETTINGS, **SESSION}
-            self._target = RealKafka(
-                "2.7.2", config=settings, directory=self._directory / "target", zookeeper=zookeeper
-            )  # fmt: skip
-        stack.callback(self._target.close)
-        self._target.start(wait=False)
-        self._target.wait_ready(START_S)
+        if self._zookeeper is not None:
+            stack.callback(self._zookeeper.close)
+            self._zookeeper.start()
+        stack.enter_context(self._source)
+        stack.enter_context(self._target)
 
     def _start_mirror(self) -> None:
         self._mirrors += 1
@@ -183,6 +231,11 @@ class Campaign:
         self._mirror = MirrorProcess(self._source.bootstrap, self._target.bootstrap, directory, words)
         self._mirror.log_path.touch()
         self._mirror.start()
+
+    def _wait_for_beginning(self) -> None:
+        mirror = self._mirror
+        assert mirror is not None
+        assert wait_for(lambda: HAS_BEGUN in mirror.said, CATCH_UP_S), f"the mirror does not begin: {mirror.said}"
 
     def _end_mirror(self) -> None:
         if self._mirror is not None:
@@ -210,20 +263,17 @@ class Campaign:
 
     def _do(self, kind: Kind) -> None:
         assert self._mirror is not None
+        side = self._source if kind in OF_SOURCE else self._target
         match kind:
             case Kind.MIRROR_KILLED:
                 self._mirror.kill()
                 self._start_mirror()
             case Kind.MIRROR_REPLACED:
                 self._replace()
-            case Kind.TARGET_KILLED:
-                self._kill(self._target)
-            case Kind.SOURCE_KILLED:
-                self._kill(self._source)
-            case Kind.TARGET_STOPPED:
-                self._stop(self._target)
-            case Kind.SOURCE_STOPPED:
-                self._stop(self._source)
+            case Kind.TARGET_STOPPED | Kind.SOURCE_STOPPED:
+                self._stop(side)
+            case _:
+                self._kill(side, AIMS.get(kind, Aim.LEADER))
 
     def _kill_mirror_perhaps(self) -> None:
         if self._mirror is not None and self._random.random() < WITH_MIRROR_SHARE:
@@ -231,24 +281,19 @@ class Campaign:
             self._start_mirror()
             self.with_mirror += 1
 
-    def _kill(self, broker: ChildProcess) -> None:
-        broker.kill()
+    def _kill(self, side: Side, aim: Aim) -> None:
+        side.kill(aim)
         self._kill_mirror_perhaps()
         self._live(self._random.uniform(*DOWN_S))
-        if isinstance(broker, RealKafka):
-            assert broker.zookeeper is not None
-            _wait_for_end_of_session(broker.zookeeper)
-        broker.start(wait=False)
-        broker.wait_ready(START_S)
+        side.restart(at_once=self._random.random() < AT_ONCE_SHARE)
 
-    def _stop(self, broker: ChildProcess) -> None:
-        assert broker.pid is not None
-        os.kill(broker.pid, signal.SIGSTOP)
+    def _stop(self, side: Side) -> None:
+        go_on = side.stop(Aim.LEADER)
         try:
             self._kill_mirror_perhaps()
-            self._live(self._random.uniform(*STOPPED_S))
+            self._live(self._random.uniform(*self._stopped_s))
         finally:
-            os.kill(broker.pid, signal.SIGCONT)
+            go_on()
 
     def _replace(self) -> None:
         """A mirror that comes back is fenced; without transactions it copies beside the other until it is killed."""
@@ -299,23 +344,33 @@ class Campaign:
         return took_s
 
     def _look_for_tracebacks(self) -> None:
-        for path in self._directory.glob("*/process.log"):
+        for path in [*self._source.logs(), *self._target.logs(), *self._directory.glob("mirror-*/process.log")]:
             text = path.read_text(errors="replace")
-            if not (path.parent.name == "target" and self._target_kind == "kafka") and "Traceback" in text:
-                self.violations.append(f"{path.parent.name} has a traceback: {text[text.index('Traceback') :][:2000]}")
+            if "Traceback" in text:
+                name = path.parent.relative_to(self._directory)
+                self.violations.append(f"{name} has a traceback: {text[text.index('Traceback') :][:2000]}")
 
 
 def _ends(bootstrap: str) -> dict[tuple[str, int], int]:
     """The end of each partition of the load's topics."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "ends", "log_level": 0})
     try:
-        return {
-            (topic, index): consumer.get_watermark_offsets(TopicPartition(topic, index), timeout=60)[1]
-            for topic in TOPICS
-            for index in range(PARTITIONS)
-        }
+        places = [(topic, index) for topic in TOPICS for index in range(PARTITIONS)]
+        return {place: _end(consumer, place) for place in places}
     finally:
         consumer.close()
+
+
+def _end(consumer: Consumer, place: tuple[str, int]) -> int:
+    """A leader that has just been elected may not know it yet, then it is asked again."""
+    until_s = time.monotonic() + END_S
+    while True:
+        try:
+            return consumer.get_watermark_offsets(TopicPartition(*place), timeout=END_S)[1]
+        except KafkaException:
+            if time.monotonic() > until_s:
+                raise
+        time.sleep(0.1)
 
 
 def _positions(bootstrap: str) -> dict[tuple[str, int], int]:
@@ -327,21 +382,10 @@ def _positions(bootstrap: str) -> dict[tuple[str, int], int]:
         return {}
 
 
-def _wait_for_end_of_session(zookeeper: ZooKeeper) -> None:
-    """Apache Kafka does not start while its ZooKeeper has it registered."""
-    client = KazooClient(zookeeper.bootstrap)
-    client.start(30)
-    try:
-        assert wait_for(lambda: client.exists("/brokers/ids/0") is None, 30, 0.1), "the session of the broker lasts"
-    finally:
-        client.stop()
-        client.close()
-
-
-def drawn(kills: int, seed: int) -> list[Kind]:
+def drawn(kills: int, seed: int, brokers: int = 1) -> list[Kind]:
     """So many kills, in the order that the seed gives; the shares are those of ``WEIGHTS``."""
     source = random.Random(f"kinds-{seed}")
-    pool = [kind for kind, weight in WEIGHTS.items() for _ in range(weight)]
+    pool = [kind for kind, weight in WEIGHTS[brokers].items() for _ in range(weight)]
     source.shuffle(pool)
     kinds = [pool[number % len(pool)] for number in range(kills)]
     source.shuffle(kinds)
@@ -359,14 +403,30 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--target", choices=("kafkapy", "kafka"), default="kafkapy")
     parser.add_argument("--exactly-once", action="store_true")
+    parser.add_argument("--brokers", type=int, choices=WEIGHTS, default=1, help="of each side; 3 need --target kafkapy")
+    parser.add_argument(
+        "--kind", action="append", choices=[each.name.lower() for each in Kind], help="only these, in this order"
+    )
+    parser.add_argument("--stopped-s", type=float, help="how long brokers are stopped, in place of some seconds")
     options = parser.parse_args()
-    kinds = drawn(options.kills, options.seed)
+    if options.brokers > 1 and options.target != "kafkapy":
+        parser.error("--brokers 3 is for --target kafkapy")
+    kinds = drawn(options.kills, options.seed, options.brokers)
+    if options.kind is not None:
+        kinds = [Kind[each.upper()] for each in options.kind]
     if options.each is not None:
-        kinds = [kind for kind in Kind for _ in range(options.each)]
+        kinds = [kind for kind in WEIGHTS[options.brokers] for _ in range(options.each)]
         random.Random(options.seed).shuffle(kinds)
     directory = Path(tempfile.mkdtemp(prefix="mirror-campaign-"))
     print(f"seed {options.seed}; logs and data: {directory}", flush=True)
-    campaign = Campaign(directory, seed=options.seed, target=options.target, exactly_once=options.exactly_once)
+    campaign = Campaign(
+        directory,
+        seed=options.seed,
+        target=options.target,
+        exactly_once=options.exactly_once,
+        brokers=options.brokers,
+        stopped_s=options.stopped_s,
+    )
     began_s = time.monotonic()
     campaign.run(kinds, options.minutes, lambda line: print(line, flush=True))
     for line in summary(campaign, time.monotonic() - began_s):

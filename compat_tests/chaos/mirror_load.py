@@ -37,26 +37,28 @@ PATIENT = {
     "log_level": 0,
 }
 
-TRANSACTIONAL = {"transactional.id": "writer", "transaction.timeout.ms": 60_000, "message.timeout.ms": 60_000}
+WRITER = "writer"
+TRANSACTIONAL = {"transactional.id": WRITER, "transaction.timeout.ms": 60_000, "message.timeout.ms": 60_000}
 
 
-def create_topics(bootstrap: str) -> None:
+def create_topics(bootstrap: str, replicas: int) -> None:
     """Create the topics on the source; the mirror creates them on the target."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    for made in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in TOPICS]).values():
+    for made in admin.create_topics([NewTopic(name, PARTITIONS, replicas) for name in TOPICS]).values():
         made.result(60)
 
 
 class Load:
     """Writes to the source until ``finish``; ``acknowledged`` and ``aborted`` have values."""
 
-    def __init__(self, bootstrap: str, seed: int) -> None:
+    def __init__(self, bootstrap: str, seed: int, tick_s: float = TICK_S) -> None:
         self.acknowledged: set[bytes] = set()
         self.aborted: set[bytes] = set()
         self.failures: list[str] = []
         self.transactions: Counter[str] = Counter()
         self._bootstrap = bootstrap
         self._seed = seed
+        self._tick_s = tick_s
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=self._send), threading.Thread(target=self._transact)]
 
@@ -92,7 +94,7 @@ class Load:
         plain = [(codec, self._producer(**{"compression.type": codec})) for codec in CODECS]
         keyed = self._producer(**{"compression.type": "lz4"})
         number = 0
-        while not self._stop.wait(TICK_S):
+        while not self._stop.wait(self._tick_s):
             for _ in range(PER_TICK):
                 number += 1
                 padding = b"x" * drawn.choice((0, 10, 100, 900))
@@ -121,7 +123,7 @@ class Load:
         drawn = random.Random(self._seed + 1)
         producer: Producer | None = None
         number = 0
-        while not self._stop.wait(TICK_S):
+        while not self._stop.wait(self._tick_s):
             try:
                 if producer is None:
                     producer = self._producer(**TRANSACTIONAL)

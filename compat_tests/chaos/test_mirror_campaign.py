@@ -2,10 +2,11 @@
 
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 
-from compat_tests.chaos.mirror_campaign import MODULE, WEIGHTS, Kind, drawn
+from compat_tests.chaos.mirror_campaign import MODULE, WEIGHTS, drawn
 from compat_tests.chaos.mirror_load import first_difference, first_disorder
 from compat_tests.exchange.contents import Read
 from compat_tests.kafkapy_process import ROOT
@@ -50,7 +51,8 @@ def test_a_seed_gives_the_kills() -> None:
     kinds = drawn(100, 7)
     assert kinds == drawn(100, 7)
     assert kinds != drawn(100, 8)
-    assert {kind: kinds.count(kind) for kind in Kind} == WEIGHTS
+    for brokers, weights in WEIGHTS.items():
+        assert Counter(drawn(100, 7, brokers)) == weights
 
 
 @pytest.mark.long
@@ -61,4 +63,17 @@ def test_three_kills_of_each_kind_lose_nothing(words: list[str]) -> None:
     found = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
     assert found.returncode == 0, found.stdout + found.stderr
     assert "18 kills" in found.stdout
+    assert "; 0 violations" in found.stdout
+
+
+@pytest.mark.java
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("words", [[], ["--exactly-once"]], ids=["at-least-once", "exactly-once"])
+def test_killed_leaders_and_coordinators_of_three_brokers_lose_nothing(words: list[str]) -> None:
+    kinds = ["--kind", "source_killed", "--kind", "target_killed", "--kind", "target_transactions_killed"]
+    command = [sys.executable, "-m", MODULE, "--brokers", "3", "--seed", "1", *kinds, *words]
+    found = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert "3 kills" in found.stdout
     assert "; 0 violations" in found.stdout

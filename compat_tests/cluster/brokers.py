@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -47,8 +48,16 @@ def eventually(condition: Callable[[], bool], timeout_s: float = WAIT_S) -> None
 class Cluster:
     """Brokers 1, 2, … below a chroot of their own."""
 
-    def __init__(self, zookeeper: ZooKeeper, brokers: int = 3, config: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        zookeeper: ZooKeeper,
+        brokers: int = 3,
+        config: Mapping[str, str] | None = None,
+        directory: Path | None = None,
+    ) -> None:
+        """Their files are in ``directory`` and stay there, or in temporary directories."""
         self.chroot = next(CHROOTS)
+        self.directory = directory
         self.zookeeper_connect = f"{HOST}:{zookeeper.port}{self.chroot}"
         self.config = {**SETTINGS, "zookeeper.connect": self.zookeeper_connect, **(config or {})}
         self.brokers: dict[int, ChildProcess] = {number: self.new_broker(number) for number in range(1, brokers + 1)}
@@ -56,7 +65,8 @@ class Cluster:
     def new_broker(self, broker_id: int, **config: str) -> ChildProcess:
         """One more process, not started."""
         settings = {name.replace("_", "."): value for name, value in config.items()}
-        return KafkapyProcess(config={**self.config, "broker.id": str(broker_id), **settings})
+        directory = None if self.directory is None else self.directory / f"broker-{broker_id}"
+        return KafkapyProcess(config={**self.config, "broker.id": str(broker_id), **settings}, directory=directory)
 
     def __enter__(self) -> Self:
         for broker in self.brokers.values():

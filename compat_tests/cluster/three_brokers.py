@@ -6,7 +6,7 @@ broker at a time may be killed: the one that leads some topics, the coordinator 
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -46,12 +46,22 @@ class ThreeBrokers(Cluster):
     pid: int | None = None
     data: Path | None = None
 
-    def __init__(self, name: str, version: str | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        version: str | None = None,
+        *,
+        directory: Path | None = None,
+        zookeeper: ZooKeeper | None = None,
+        config: Mapping[str, str] | None = None,
+    ) -> None:
+        """A ``zookeeper`` that is given runs already, and somebody else stops it."""
         self.name = name
         self.version = version
-        self.zookeeper = ZooKeeper()
+        self._has_own_zookeeper = zookeeper is None
+        self.zookeeper = ZooKeeper() if zookeeper is None else zookeeper
         self._killed: int | None = None
-        super().__init__(self.zookeeper, BROKERS, REPLICATED)
+        super().__init__(self.zookeeper, BROKERS, {**REPLICATED, **(config or {})}, directory)
 
     def new_broker(self, broker_id: int, **config: str) -> ChildProcess:
         """One more process of this kind, not started."""
@@ -79,7 +89,8 @@ class ThreeBrokers(Cluster):
 
     def __enter__(self) -> Self:
         try:
-            self.zookeeper.start()
+            if self._has_own_zookeeper:
+                self.zookeeper.start()
             for broker in self.brokers.values():
                 broker.start(wait=False)
             for broker in self.brokers.values():
@@ -95,7 +106,8 @@ class ThreeBrokers(Cluster):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         super().__exit__(kind, error, traceback)
-        self.zookeeper.close()
+        if self._has_own_zookeeper:
+            self.zookeeper.close()
 
     # --- what it looks like ------------------------------------------------------------------------------------
 
@@ -159,12 +171,17 @@ class ThreeBrokers(Cluster):
 
     # --- what is done to it ------------------------------------------------------------------------------------
 
-    def kill(self, broker_id: int) -> None:
-        """Kill one broker; returns when the others have noticed. One that was killed before must have come back."""
+    def kill(self, broker_id: int, *, wait: bool = True) -> None:
+        """Kill one broker; ``wait`` until the others have noticed. One that was killed before must have come back."""
         assert self._killed is None
         self._killed = broker_id
         self.brokers[broker_id].kill()
-        self._wait(self.is_whole, f"a cluster without broker {broker_id}")
+        if wait:
+            self.wait_whole()
+
+    def wait_whole(self) -> None:
+        """Returns when the brokers that were not killed agree who is there."""
+        self._wait(self.is_whole, f"a cluster without broker {self._killed}")
 
     def stop(self) -> None:
         """Kill the controller."""
@@ -176,6 +193,10 @@ class ThreeBrokers(Cluster):
         broker = self.brokers[self._killed].start(wait=False)
         self._killed = None
         broker.wait_ready(READY_S)
+        self.wait_in_sync()
+
+    def wait_in_sync(self) -> None:
+        """Returns when all brokers agree who is there, and all replicas are in sync."""
         self._wait(lambda: self.is_whole() and self.is_in_sync(), "all replicas to be in sync again")
 
     def disturbances(self, topics: Sequence[str], groups: Sequence[str], kind: int = GROUP) -> list[Step]:

@@ -13,6 +13,7 @@ import typer
 from kafkapy.cli.options import Json
 from kafkapy.cli.output import counted, done, examples, fail, failures_in_one_line, progress, say, shows_progress
 from kafkapy.clients.cluster import ClusterClient
+from kafkapy.clients.errors import NoBrokerError
 from kafkapy.clients.mirror.common import DEFAULT_GROUP, MirrorOptions
 from kafkapy.clients.mirror.engine import Mirror, MirrorProgress
 from kafkapy.clock import SystemClock
@@ -25,6 +26,8 @@ EXAMPLES: Final = examples(
 )
 TIMEOUT_S: Final = 40.0
 """The longest wait for a response: longer than a broker may take for acks=all."""
+END_S: Final = 10.0
+"""After a signal: how long the mirror waits for brokers until it ends without its last commit."""
 
 
 def run(  # noqa: PLR0913, PLR0917  # typer reads a command's options from its parameters
@@ -124,20 +127,30 @@ def _pattern(option: str, part: str) -> re.Pattern[str]:
 
 @contextmanager
 def _stopped_by_signals() -> Iterator[threading.Event]:
-    """An event that SIGTERM and Ctrl-C set; a round is finished first, a second Ctrl-C ends at once."""
+    """An event that SIGTERM and Ctrl-C set; what is under way is finished first, a second Ctrl-C ends at once.
+
+    Brokers that are silent can't hold the mirror: some time after the signal, waiting for them raises NoBrokerError.
+    """
     stop = threading.Event()
 
     def heard(number: int, _frame: FrameType | None) -> None:
         if stop.is_set() and number == signal.SIGINT:
             raise KeyboardInterrupt
+        if not stop.is_set():
+            before.setdefault(signal.SIGALRM, signal.signal(signal.SIGALRM, is_late))
+            signal.setitimer(signal.ITIMER_REAL, END_S, 1.0)  # again and again: the next address may be silent too
         stop.set()
 
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    before = [signal.signal(number, heard) for number in numbers]
+    def is_late(_number: int, _frame: FrameType | None) -> None:
+        raise NoBrokerError(f"brokers have not answered within {END_S:.0f} s of the signal")
+
+    before = {number: signal.signal(number, heard) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield stop
     finally:
-        for number, handler in zip(numbers, before, strict=True):
+        if stop.is_set():
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+        for number, handler in before.items():
             signal.signal(number, handler)
 
 

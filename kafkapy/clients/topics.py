@@ -1,10 +1,12 @@
 """Topics: list, create, delete, add partitions, look up offsets."""
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from kafkapy.clients.cluster import ClusterClient
-from kafkapy.clients.errors import check
+from kafkapy.clients.errors import RequestFailedError, check
+from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -26,6 +28,7 @@ from kafkapy.protocol.messages.list_offsets import (
 from kafkapy.protocol.messages.metadata import MetadataResponseTopic
 
 TIMEOUT_MS: Final = 10_000
+_ANOTHER_CONTROLLER: Final = frozenset({ErrorCode.NOT_CONTROLLER})
 
 
 def list_topics(client: ClusterClient) -> list[MetadataResponseTopic]:
@@ -33,17 +36,50 @@ def list_topics(client: ClusterClient) -> list[MetadataResponseTopic]:
     return sorted(client.metadata().topics, key=lambda topic: topic.name or "")
 
 
+class TopicToCreate(NamedTuple):
+    """A topic to create; -1 is the broker's default number."""
+
+    name: str
+    partitions: int = -1
+    replicas: int = -1
+    configs: Mapping[str, str] = MappingProxyType({})
+
+
 def create_topic(
     client: ClusterClient, name: str, *, partitions: int = -1, replicas: int = -1, configs: Mapping[str, str]
 ) -> None:
     """Create a topic (-1: the broker's default number); raises RequestFailedError."""
-    topic = CreatableTopic(name, partitions, replicas, [], [CreatableTopicConfig(*pair) for pair in configs.items()])
+    error = create_topics(client, [TopicToCreate(name, partitions, replicas, configs)])[name]
+    if error is not None:
+        raise error
+
+
+def create_topics(client: ClusterClient, wanted: Iterable[TopicToCreate]) -> dict[str, RequestFailedError | None]:
+    """Create topics with one request; for each topic None, or why it is not created."""
+    left = {
+        topic.name: CreatableTopic(
+            topic.name,
+            topic.partitions,
+            topic.replicas,
+            [],
+            [CreatableTopicConfig(*pair) for pair in topic.configs.items()],
+        )
+        for topic in wanted
+    }
+    found: dict[str, RequestFailedError | None] = {}
 
     def attempt() -> None:
-        answer = client.controller().call(CreateTopicsRequest([topic], TIMEOUT_MS), CreateTopicsResponse)
-        check(answer.topics[0].error_code, answer.topics[0].error_message, what=f"topic {name}")
+        request = CreateTopicsRequest(list(left.values()), TIMEOUT_MS)
+        for each in client.controller().call(request, CreateTopicsResponse).topics:
+            code, what = each.error_code, f"topic {each.name}"
+            found[each.name] = RequestFailedError(code, each.error_message, what=what) if code else None
+            if code not in _ANOTHER_CONTROLLER:
+                del left[each.name]
+        if left:
+            raise RequestFailedError(ErrorCode.NOT_CONTROLLER, what=f"topic {next(iter(left))}")
 
     client.retrying(attempt)
+    return found
 
 
 def delete_topic(client: ClusterClient, name: str) -> None:

@@ -197,6 +197,32 @@ def test_a_killed_mirror_loses_nothing(words: list[str]) -> None:
                 assert [each.value for each in copied] == [b"%d" % at for at in range(partition, RECORDS, 3)]
 
 
+SHORT_END = "from kafkapy.cli import main, mirror; mirror.END_S = 0.5; main.main()"
+
+
+@pytest.mark.parametrize("words", [[], ["--exactly-once"]], ids=["at-least-once", "exactly-once"])
+@pytest.mark.parametrize(("side", "api"), [("source", "Fetch"), ("target", "Produce")])
+def test_silent_brokers_do_not_hold_a_mirror_that_is_stopped(words: list[str], side: str, api: str) -> None:
+    with Broker(topics={"silent": 1}) as source, Broker() as target:
+        source.produce("silent", b"v")
+        command = [sys.executable, "-c", SHORT_END, "mirror", "--from", source.bootstrap, "--to", target.bootstrap]
+        silent = {"source": source, "target": target}[side]
+        with silent.faults.hold(api=api) as held:
+            process = subprocess.Popen(
+                [*command, *words], env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True
+            )
+            while not held.fired:
+                assert process.poll() is None
+                threading.Event().wait(0.01)
+            process.terminate()
+            _, err = process.communicate(timeout=30)
+        assert process.returncode == 0, err
+        assert "have not answered within 0 s of the signal; the mirror ends without its last commit" in err
+        assert _mirror(source, target, "--once", *words) == 0
+        found = [each.value for each in target.records("silent", read_committed=True)]
+        assert found == [b"v"] if words or side == "source" else set(found) == {b"v"}
+
+
 def _identity(each: Any) -> tuple[Any, ...]:
     return each.partition, each.key, each.value, each.timestamp
 

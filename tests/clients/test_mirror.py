@@ -17,7 +17,7 @@ from kafkapy.clients.mirror import engine, reading
 from kafkapy.clients.mirror.common import MirrorError, MirrorFencedError, MirrorOptions, Place, check_producer, passes
 from kafkapy.clients.mirror.positions import Position, commit, positions
 from kafkapy.clients.mirror.reading import SourceReader
-from kafkapy.clients.topics import create_topic, grow_topic
+from kafkapy.clients.topics import TopicToCreate, create_topic, create_topics, grow_topic
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.fetch import PartitionData
 from kafkapy.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
@@ -532,3 +532,120 @@ def test_a_disk_that_fails_is_waited_for(source: Broker, target: Broker, monkeyp
         found = copied(source, target, "on-disk")
     assert "partition on-disk-0 on the target: its disk is full or has failed, see log.dirs" in found.lines[1]
     assert len(target.records("on-disk")) == 1
+
+
+@BOTH
+def test_it_stops_between_the_batches_of_one_fetch(
+    source: Broker, target: Broker, transactional_id: str | None
+) -> None:  # fmt: skip
+    """A backlog of small batches takes long to write; what is written is committed when the mirror ends."""
+    name = f"backlog-{transactional_id}"
+    source.create_topic(name, 1)
+    values = [b"%d" % at for at in range(60)]
+    for value in values:
+        source.produce(name, value)
+    stop = threading.Event()
+    seen: list[int] = []
+
+    def after(found: engine.MirrorProgress) -> None:
+        seen.append(found.records)
+        stop.set()
+
+    with mirrored(source, target, name, once=False, transactional_id=transactional_id) as running:
+        running.mirror.run(stop, after)
+        assert 0 < seen[0] == running.mirror.progress.records < len(values)
+    assert len(target.records(name, read_committed=True)) == seen[0]
+    copied(source, target, name, transactional_id=transactional_id)
+    assert [each.value for each in target.records(name, read_committed=True)] == values
+
+
+def test_a_mirror_is_connected_again_with_its_first_batch(
+    source: Broker, target: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "RETRY_PAUSE_S", 0.0)
+    source.create_topic("backlog-again", 1)
+    for at in range(60):
+        source.produce("backlog-again", b"%d" % at)
+    stop = threading.Event()
+    progress: list[engine.MirrorProgress] = []
+
+    def after(found: engine.MirrorProgress) -> None:
+        progress.append(found)
+        if found.records:
+            stop.set()
+
+    with mirrored(source, target, "backlog-again", once=False) as running, source.faults.drop(api="Fetch", count=1):
+        running.mirror.run(stop, after)
+    assert [each.is_connected for each in progress[:2]] == [False, True]
+    assert 0 < progress[1].records < 60
+    assert running.lines[-1] == "the mirror is connected again, and copies"
+
+
+def test_another_reason_is_told_after_some_time(
+    source: Broker, target: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "RETRY_PAUSE_S", 0.0)
+    source.create_topic("reasons", 1)
+    stop = threading.Event()
+    reasons = itertools.chain(["one"] * 200, ["two"] * 200, itertools.repeat("three"))
+    with mirrored(source, target, "reasons", once=False) as running:
+
+        def broken(*_: Any) -> None:
+            raise NoBrokerError(next(reasons))
+
+        monkeypatch.setattr(running.mirror._reader, "fetch", broken)
+        running.mirror.run(stop, lambda _: stop.set() if len(running.lines) > 3 else None)
+    assert running.lines[1] == "one; the mirror connects again"
+    later = [
+        re.fullmatch(r"(two|three); the mirror has not been connected for \d+ s", line) for line in running.lines[2:]
+    ]
+    assert [found[1] if found else None for found in later] == ["two", "three"]
+
+
+def test_many_topics_are_created_with_few_requests(source: Broker, target: Broker) -> None:
+    wanted = [TopicToCreate(f"few-{at:03}", 1, 1, {"retention.ms": f"{at + 1_000_000}"}) for at in range(120)]
+    with ClusterClient(source.bootstrap) as client:
+        assert set(create_topics(client, wanted).values()) == {None}
+    with (
+        target.faults.delay(1, api="CreateTopics") as requests,
+        mirrored(source, target, r"few-\d+", once=False) as running,
+    ):
+        assert requests.fired == 2
+        own = {each.name: each.value for each in configs.describe(running.clients[1], "topic", "few-119")}
+        assert running.mirror.progress.partitions == 120
+    assert own["retention.ms"] == "1000119"
+    assert running.lines == [f"topic {each.name} is created on the target" for each in wanted]
+
+
+def test_a_topic_that_is_refused_does_not_stop_the_others(source: Broker, target: Broker) -> None:
+    for name in ("group-a", "group-b", "group-c"):
+        source.create_topic(name, 1)
+    with (
+        target.faults.error("POLICY_VIOLATION", api="CreateTopics", topic="group-b"),
+        pytest.raises(MirrorError, match=r"group-b: .*create it there with 1 partitions"),
+    ):
+        copied(source, target, "group-.")
+    assert {"group-a", "group-c"} <= target.topics().keys()
+
+
+def test_topics_are_created_when_the_controller_has_moved(source: Broker, target: Broker) -> None:
+    source.create_topic("moved", 1)
+    with target.faults.error("NOT_CONTROLLER", api="CreateTopics", count=1) as fault:
+        assert copied(source, target, "moved").lines == ["topic moved is created on the target"]
+    assert fault.fired == 1
+
+
+def test_topics_are_looked_up_more_rarely_if_it_takes_long(
+    source: Broker, target: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time of this mirror passes with each look at it, so a look-up takes as long as its shortest interval."""
+    monkeypatch.setattr(reading, "WAIT_MS", 1)
+    source.create_topic("rarely", 1)
+    rounds = 60
+    with (
+        mirrored(source, target, "rarely", once=False, refresh_every_s=0.1) as running,
+        source.faults.delay(1, api="Metadata") as requests,
+    ):
+        for _ in range(rounds):
+            running.mirror.step()
+    assert 1 < requests.fired < rounds / 2

@@ -125,3 +125,32 @@ def test_records_come_after_a_session_is_lost(source: Broker, target: Broker, si
                     running.mirror.step()
     assert len(running.lines) == 1
     assert sorted(each.value or b"" for each in target.records(topic)) == [b"%d" % at for at in range(6)]
+
+
+def test_an_idle_round_does_not_name_each_partition(
+    source: Broker, target: Broker, sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Partitions are ordered, and their wishes made, only when a position or a leader changes, or a session ends."""
+    made: list[Wish] = []
+
+    def wish(offset: int, max_bytes: int) -> Wish:
+        made.append(Wish(offset, max_bytes))
+        return made[-1]
+
+    monkeypatch.setattr(reading, "Wish", wish)
+    source.create_topic("still", 50)
+    with mirrored(source, target, "still", once=False, refresh_every_s=1000) as running:
+        for _ in range(4):
+            running.mirror.step()
+        assert len(made) == 50
+        source.produce("still", b"v", partition=7)
+        while not running.mirror.progress.records:
+            running.mirror.step()
+        running.mirror.step()
+        assert len(made) == 100
+        with source.faults.error("FETCH_SESSION_ID_NOT_FOUND", api="Fetch", count=1):
+            running.mirror.step()
+        running.mirror.step()
+        assert len(made) == 150
+        assert sizes[-1] > 50 * 20
+        assert running.mirror.progress.lag == 0

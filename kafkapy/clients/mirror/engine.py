@@ -26,6 +26,12 @@ from kafkapy.records.forward import Forwarded, forwarded
 RETRY_PAUSE_S: Final = 0.5
 ONCE_PATIENCE_S: Final = 60.0
 """With ``once``: how long a mirror goes on without a round that succeeds."""
+TELL_AGAIN_S: Final = 10.0
+"""While a mirror is not connected: how long after a line it tells another reason."""
+LOOK_UP_SHARE: Final = 0.05
+"""How much of its time a mirror looks up topics, at most; copying waits meanwhile."""
+RAREST: Final = 12
+"""But it looks them up after so many times ``refresh_every_s`` at the latest."""
 KEEP_POSITIONS_S: Final = 3600.0
 """All positions and offsets of groups are committed again so often: brokers forget those that are a week old."""
 
@@ -74,9 +80,15 @@ class Mirror:
         self._uncommitted: set[Place] = set()
         self._ends: dict[Place, int] = {}
         self._goal: dict[Place, int] | None = None
+        self._lag: int | None = None  # until positions or ends change
         self._committed_s = self._refreshed_s = self._kept_s = self._synced_s = self._groups_kept_s = now_s()
+        self._refresh_every_s = options.refresh_every_s
         self._is_synced = not options.groups
         self._is_connected = True
+        self._failed_since_s: float | None = None
+        self._reason, self._told_s = "", now_s()
+        self._stop = threading.Event()
+        self._after_round: Callable[[MirrorProgress], None] = lambda _progress: None
         self._copied_s: float | None = None
         self._leaderless_s: float | None = None
         self._records = self._batch_count = self._size = 0
@@ -85,9 +97,10 @@ class Mirror:
     def progress(self) -> MirrorProgress:
         """What is copied so far."""
         ends = self._ends if self._goal is None else self._goal
-        lag = sum(max(end - self._positions.get(place, 0), 0) for place, end in ends.items())
+        if self._lag is None:
+            self._lag = sum(max(end - self._positions.get(place, 0), 0) for place, end in ends.items())
         counts = self._records, self._batch_count, self._size
-        return MirrorProgress(*counts, lag, len(self._positions), self._is_connected)
+        return MirrorProgress(*counts, self._lag, len(self._positions), self._is_connected)
 
     @property
     def is_done(self) -> bool:
@@ -105,14 +118,15 @@ class Mirror:
         When both clusters have answered, errors that pass, as when a leader dies just now, are tried again for a
         minute. Raises ClientError, and at once if no broker of a cluster answers.
         """
+        self._stop = stop
         self._selector.check_clusters()
-        failed_since_s: float | None = None
         while not stop.is_set():
             try:
                 self._prepare()
+                self._failed_since_s = None
                 break
             except ClientError as error:
-                failed_since_s = self._failing_since_s(error, failed_since_s, is_limited=True)
+                self._has_failed(error, is_limited=True)
                 stop.wait(RETRY_PAUSE_S)
                 for client in self._clients:
                     client.close()
@@ -126,7 +140,7 @@ class Mirror:
             if self._selection.without_leader:
                 topic, partition = self._selection.without_leader[0]
                 raise MirrorError(f"partition {topic}-{partition} has no leader, so it can't be copied now")
-            self._goal = self._offsets(self._positions, LATEST)
+            self._goal, self._lag = self._offsets(self._positions, LATEST), None
 
     def _tell_nothing_matches(self) -> None:
         """A line, or with ``once`` MirrorError; a source without any topic is copied, too, if all are wanted."""
@@ -139,55 +153,71 @@ class Mirror:
     def run(self, stop: threading.Event, after_round: Callable[[MirrorProgress], None]) -> None:
         """Copy until ``stop`` is set, or with ``once`` until all is copied; commits at the end.
 
+        ``after_round`` is called after each round, and after each part of it that is written.
+
         Raises ClientError for what does not pass: MirrorFencedError if another mirror has taken over.
         """
-        failed_since_s: float | None = None
-        while not stop.is_set() and not (self.is_done and failed_since_s is None):
+        self._stop, self._after_round = stop, after_round
+        while not stop.is_set() and not (self.is_done and self._failed_since_s is None):
             try:
-                if failed_since_s is not None:
+                if self._failed_since_s is not None:
                     self._begin_anew()
                 self.step()
-                if failed_since_s is not None:
-                    failed_since_s, self._is_connected = None, True
-                    self._report("the mirror is connected again, and copies")
+                self._has_succeeded()
             except ClientError as error:
-                failed_since_s = self._failing_since_s(error, failed_since_s, is_limited=self._options.once)
+                self._has_failed(error, is_limited=self._options.once)
                 self._is_connected = False
                 stop.wait(RETRY_PAUSE_S)
             after_round(self.progress)
-        if failed_since_s is None:
+        if self._failed_since_s is None:
             self._commit()
             self._sync_groups()
 
-    def _failing_since_s(self, error: ClientError, since_s: float | None, *, is_limited: bool) -> float:
-        """Return when the failures began of which ``error`` is the last; the first one is reported.
+    def _has_succeeded(self) -> None:
+        if self._failed_since_s is not None:
+            self._failed_since_s, self._is_connected = None, True
+            self._report("the mirror is connected again, and copies")
+
+    def _has_failed(self, error: ClientError, *, is_limited: bool) -> None:
+        """Report the first of the failures, and another reason if it comes some time after the line before.
 
         Raises ``error`` if it does not pass, or if the failures last too long and are limited.
         """
-        now_s = self._now_s()
+        now_s, since_s, reason = self._now_s(), self._failed_since_s, str(error)
         if not passes(error) or (is_limited and since_s is not None and now_s - since_s > ONCE_PATIENCE_S):
             raise error
-        if since_s is None:
-            self._report(f"{error}; the mirror connects again")
-        return now_s if since_s is None else since_s
+        if self._stop.is_set():
+            self._failed_since_s = now_s
+            self._report(f"{reason}; the mirror ends without its last commit")
+        elif since_s is None:
+            self._failed_since_s = now_s
+            self._report(f"{reason}; the mirror connects again")
+        elif reason != self._reason and now_s - self._told_s >= TELL_AGAIN_S:
+            self._report(f"{reason}; the mirror has not been connected for {now_s - since_s:.0f} s")
+        else:
+            return
+        self._reason, self._told_s = reason, now_s
 
     def step(self) -> None:
         """Copy what one round of fetch requests brings; commit when it is time, and when there is no more."""
         waits = self._options.once and self._waits_for_leaders()
-        if (waits or not self._options.once) and self._now_s() - self._refreshed_s >= self._options.refresh_every_s:
+        if (waits or not self._options.once) and self._now_s() - self._refreshed_s >= self._refresh_every_s:
             self._refresh()
         result = self._reader.fetch(self._wanted(), self._selection.source_leaders)
         queues: dict[Place, deque[Forwarded]] = {}
         for place, fetched in result.batches.items():
-            self._ends[place] = fetched.end
+            self._ends[place], self._lag = fetched.end, None
             if fetched.records:
                 queues[place] = _forwarded(place, fetched)
         is_idle = not queues
-        while queues:
+        while queues and not self._stop.is_set():
             self._writer.write(queues, self._selection.target_leaders, self._acknowledge)
             queues = {place: queue for place, queue in queues.items() if queue}
             if self._now_s() - self._committed_s >= self._options.commit_every_s:
                 self._commit()
+            if queues:  # there may be so many batches that it takes a minute
+                self._has_succeeded()
+                self._after_round(self.progress)
         for place in result.out_of_range:
             self._move_into_range(place)
         if is_idle or self._is_copied:
@@ -217,12 +247,12 @@ class Mirror:
     def _wanted(self) -> dict[Place, int]:
         """Positions of the partitions to fetch: with ``once`` those that are not done."""
         goal = self._goal
-        return {
-            place: at for place, at in self._positions.items() if goal is None or at < goal.get(place, 0)
-        }  # fmt: skip
+        if goal is None:
+            return self._positions
+        return {place: at for place, at in self._positions.items() if at < goal.get(place, 0)}
 
     def _acknowledge(self, place: Place, passed: Forwarded, target_offset: int) -> None:
-        self._positions[place] = passed.next_offset
+        self._positions[place], self._lag = passed.next_offset, None
         self._uncommitted.add(place)
         if target_offset >= 0:
             offset_map = self._offset_maps[place]
@@ -275,6 +305,7 @@ class Mirror:
         if self._writer.is_transactional:
             self._positions.clear()
             self._uncommitted.clear()
+            self._lag = None
         self._look_up()  # positions are committed behind it only: a topic that was deleted on the target takes none
 
     def _refresh(self) -> None:
@@ -298,6 +329,8 @@ class Mirror:
             self._commit()
             self._selector.begun(created)
             self._select()
+        every_s, took_s = self._options.refresh_every_s, self._now_s() - self._refreshed_s
+        self._refresh_every_s = max(every_s, min(took_s / LOOK_UP_SHARE, RAREST * every_s))
 
     def _select(self) -> None:
         committed = self._writer.positions()
@@ -318,6 +351,7 @@ class Mirror:
         self._offset_maps = {place: each for place, each in self._offset_maps.items() if place in places}
         self._uncommitted = {*(place for place in self._uncommitted if place in places), *first}
         self._ends = {place: end for place, end in self._ends.items() if place in places}
+        self._lag = None
         if self._goal is not None:
             paths = self._selection.paths
             self._goal = {place: end for place, end in self._goal.items() if place[0] in paths}
@@ -367,7 +401,7 @@ class Mirror:
                 " it is copied from its beginning"
             )
             self._offset_maps[place] = MirrorOffsetMap(0, self._target_end(place))
-        self._positions[place] = first
+        self._positions[place], self._lag = first, None
         self._uncommitted.add(place)
 
 

@@ -49,6 +49,9 @@ class SourceReader:
         self._first = 0
         self._was_idle = False
         self._sessions: dict[int, SourceSession] = {}
+        self._positions: dict[Place, int] = {}
+        self._leaders: dict[Place, int] = {}
+        self._wishes: dict[int, dict[Place, Wish]] = {}
 
     def reset(self) -> None:
         """Begin new sessions, after the connections were lost."""
@@ -62,17 +65,13 @@ class SourceReader:
         takes turns.
         """
         wait_ms = WAIT_MS if self._was_idle else 0
-        order = sorted(positions)
-        self._first = (self._first + 1) % max(len(order), 1)
-        asked = by_leader(order[self._first :] + order[: self._first], leaders)
-        limit = self._fetch_bytes // max(len(asked), 1)
+        asked = self._asked(positions, leaders)
+        limit = self._limit(len(asked))
         if not asked:
             threading.Event().wait(WAIT_MS / 1000)
-        for leader, places in asked.items():
-            share = max(limit // len(places), min(PARTITION_BYTES, limit))
+        for leader, wishes in asked.items():
             request = FetchRequest(max_wait_ms=wait_ms, min_bytes=1, max_bytes=limit, isolation_level=READ_COMMITTED)
             connection = self._client.node(leader)
-            wishes = {place: Wish(positions[place], share) for place in places}
             session = self._sessions.setdefault(leader, SourceSession())
             session.name(request, wishes, version=connection.version_for(request))
             connection.post(request)
@@ -83,6 +82,28 @@ class SourceReader:
                 _collect(response, result)
         self._was_idle = not any(each.records for each in result.batches.values())
         return result
+
+    def _limit(self, leaders: int) -> int:
+        return self._fetch_bytes // max(leaders, 1)
+
+    def _asked(self, positions: Mapping[Place, int], leaders: dict[Place, int]) -> dict[int, dict[Place, Wish]]:
+        """What each leader is asked for: the same object as before if nothing has changed and sessions last."""
+        if (
+            leaders is self._leaders
+            and positions == self._positions
+            and all(leader in self._sessions and self._sessions[leader].lasts for leader in self._wishes)
+        ):
+            return self._wishes
+        order = sorted(positions)
+        self._first = (self._first + 1) % max(len(order), 1)
+        places = by_leader(order[self._first :] + order[: self._first], leaders)
+        limit = self._limit(len(places))
+        self._wishes = {}
+        for leader, led in places.items():
+            share = max(limit // len(led), min(PARTITION_BYTES, limit))
+            self._wishes[leader] = {place: Wish(positions[place], share) for place in led}
+        self._positions, self._leaders = dict(positions), leaders
+        return self._wishes
 
     def offsets(self, places: Iterable[Place], leaders: dict[Place, int], at: int) -> dict[Place, int]:
         """The offset of each place at a time (LATEST is the last stable offset)."""

@@ -33,17 +33,25 @@ class SourceSession:
     def __init__(self) -> None:
         self._session_id = _NO_SESSION
         self._epoch = _FIRST_EPOCH
-        self._known: dict[Place, Wish] = {}
+        self._known: Mapping[Place, Wish] = {}
+
+    @property
+    def lasts(self) -> bool:
+        """Whether the leader remembers what the request before has named."""
+        return self._epoch != _FIRST_EPOCH
 
     def name(self, request: FetchRequest, wishes: Mapping[Place, Wish], *, version: int) -> None:
-        """Put partitions into a request: all in their order, or in a session only what has changed."""
+        """Put partitions into a request: all in their order, or in a session only what has changed.
+
+        Wishes that were given for the request before, the same object, cost nothing.
+        """
         if version < FIRST_VERSION:
             request.topics = _topics(wishes, wishes)
             return
         request.session_id, request.session_epoch = self._session_id, self._epoch
         if self._epoch == _FIRST_EPOCH:
             request.topics = _topics(wishes, wishes)
-        else:
+        elif wishes is not self._known:
             request.topics = _topics(
                 (place for place, wish in wishes.items() if self._known.get(place) != wish), wishes
             )
@@ -51,7 +59,7 @@ class SourceSession:
             request.forgotten_topics_data = [
                 ForgottenTopic(topic, partitions=indexes) for topic, indexes in gone.items()
             ]
-        self._known = dict(wishes)
+        self._known = wishes
 
     def answered(self, response: FetchResponse) -> bool:
         """Take in a response; returns whether its partitions count. If not, the session has ended."""

@@ -46,9 +46,14 @@ class TopicConfigSync:
         self._tell = OnceReport(report)
         self._next = 0
 
-    def of_source(self, topic: str) -> dict[str, str]:
-        """The source's own configuration of a topic, without what is never copied. Raises RequestFailedError."""
-        return _own(configs.describe(self._source, "topic", topic))
+    def of_source(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+        """The source's own configuration of topics, without what is never copied. Raises RequestFailedError."""
+        found = {}
+        for name, answer in configs.describe_topics(self._source, topics).items():
+            if isinstance(answer, RequestFailedError):
+                raise answer
+            found[name] = _own(answer)
+        return found
 
     def remember(self, topic: str, own: Mapping[str, str]) -> None:
         """The topic is created on the target with this configuration."""

@@ -8,7 +8,8 @@ from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import NoBrokerError, RequestFailedError
 from kafkapy.clients.mirror.common import MirrorError, MirrorOptions, Place, passes
 from kafkapy.clients.mirror.positions import Position, positions
-from kafkapy.clients.mirror.settings import OWN_KEYS, TopicConfigSync
+from kafkapy.clients.mirror.settings import OWN_KEYS, TOPICS_AT_A_TIME, TopicConfigSync
+from kafkapy.clients.topics import TopicToCreate
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
 
@@ -126,12 +127,16 @@ class TopicSelector:
     def _prepare(self, chosen: Mapping[str, MetadataResponseTopic]) -> list[MetadataResponseTopic]:
         """The target's topics, after those that are missing or have fewer partitions have been changed."""
         existing = {topic.name or "": topic for topic in self._target.metadata().topics}
-        changed = []
+        missing = [name for name in chosen if name not in existing]
+        for at in range(0, len(missing), TOPICS_AT_A_TIME):
+            part = missing[at : at + TOPICS_AT_A_TIME]
+            self._create({name: len(chosen[name].partitions) for name in part})
+        changed = missing
         for name, topic in chosen.items():
             wanted = len(topic.partitions)
             if name not in existing:
-                self._create(name, wanted)
-            elif len(existing[name].partitions) < wanted:
+                continue
+            if len(existing[name].partitions) < wanted:
                 client_topics.grow_topic(self._target, name, wanted)
                 self._report(f"topic {name} has {wanted} partitions on the target now, as on the source")
             elif len(existing[name].partitions) > wanted:
@@ -143,7 +148,8 @@ class TopicSelector:
             else:
                 continue
             changed.append(name)
-        return [existing[name] for name in chosen if name not in changed] + self._changed(changed, chosen)
+        same = chosen.keys() - changed
+        return [existing[name] for name in chosen if name in same] + self._changed(changed, chosen)
 
     def _changed(
         self, names: Sequence[str], chosen: Mapping[str, MetadataResponseTopic]
@@ -160,32 +166,43 @@ class TopicSelector:
 
         return self._target.retrying(attempt, also=_NOT_THERE_YET) if names else []
 
-    def _create(self, name: str, partitions: int) -> None:
-        own = self._configs.of_source(name)
-        try:
-            self._create_with(name, partitions, own)
-        except RequestFailedError as error:
+    def _create(self, partitions: Mapping[str, int]) -> None:
+        """Create topics with so many partitions, with one request; what fails for one does not stop the others."""
+        own = self._configs.of_source(partitions)
+        failed = self._create_with(partitions, own)
+        without = {
+            name: {key: value for key, value in own[name].items() if not key.startswith(OWN_KEYS)}
+            for name, error in failed.items()
+            if error.code == ErrorCode.INVALID_CONFIG
+        }
+        again = {name: partitions[name] for name, general in without.items() if general != own[name]}
+        if again:  # keys of kafkapy, which another target does not know
+            failed = {name: error for name, error in failed.items() if name not in again}
+            failed |= self._create_with(again, without)
+        for name in sorted(partitions.keys() - failed.keys()):
+            self._report(f"topic {name} is created on the target")
+        for name, error in failed.items():
             if passes(error):
-                raise
-            general = {key: own[key] for key in own if not key.startswith(OWN_KEYS)}
-            if error.code != ErrorCode.INVALID_CONFIG or general == own:
-                raise MirrorError(
-                    f"{error}; the target refuses to create the topic: create it there with {partitions} partitions, or"
-                    " leave it out with --topics"
-                ) from error
-            self._create_with(name, partitions, general)
-        self._report(f"topic {name} is created on the target")
+                raise error
+            raise MirrorError(
+                f"{error}; the target refuses to create the topic: create it there with {partitions[name]} partitions,"
+                " or leave it out with --topics"
+            ) from error
 
-    def _create_with(self, name: str, partitions: int, own: Mapping[str, str]) -> None:
+    def _create_with(
+        self, partitions: Mapping[str, int], own: Mapping[str, Mapping[str, str]]
+    ) -> dict[str, RequestFailedError]:
+        """Create topics with these configurations; returns why some are not."""
         factor = self._options.replication_factor
-        try:
-            client_topics.create_topic(self._target, name, partitions=partitions, replicas=factor, configs=own)
-        except RequestFailedError as error:
-            if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:  # since it was looked up
-                raise
-        else:
-            self._configs.remember(name, own)
-            self._created.add(name)
+        wanted = [TopicToCreate(name, count, factor, own[name]) for name, count in partitions.items()]
+        failed = {}
+        for name, error in client_topics.create_topics(self._target, wanted).items():
+            if error is None:
+                self._configs.remember(name, own[name])
+                self._created.add(name)
+            elif error.code != ErrorCode.TOPIC_ALREADY_EXISTS:  # since it was looked up
+                failed[name] = error
+        return failed
 
 
 def _cluster_id(client: ClusterClient, option: str) -> str | None:
