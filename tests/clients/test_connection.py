@@ -135,6 +135,19 @@ def test_a_broker_that_answers_only_the_first_request() -> None:
                 connection.call(ListGroupsRequest(), ListGroupsResponse)
 
 
+def test_a_broker_that_sends_half_of_a_response() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        Connection("127.0.0.1", server.getsockname()[1], timeout_s=0.5) as connection,
+    ):
+        accepted, _ = server.accept()
+        with accepted:
+            accepted.sendall(_versions((16, 0, 2)))
+            accepted.sendall((100).to_bytes(4, "big") + bytes(20))
+            with pytest.raises(NoBrokerError, match="does not answer: timed out"):
+                connection.call(ListGroupsRequest(), ListGroupsResponse)
+
+
 def test_sending_into_a_closed_connection() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         connection = Connection("127.0.0.1", server.getsockname()[1])
