@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from kafka import KafkaAdminClient, KafkaProducer
+from kafka import KafkaProducer
+
+from spark_examples.topics import create
 
 AIRPORTS = {"EWR": "Newark", "JFK": "Kennedy", "LGA": "LaGuardia"}
 END_OF_FEED = "end"
 MINUTE_MS = 60_000
 DAY_MS = 24 * 60 * MINUTE_MS
 DAYS = 365
-BROKERS_DEFAULT = -1
-"""As many replicas as the broker gives a topic by itself."""
 
 
 @dataclass(frozen=True)
@@ -90,12 +90,7 @@ def midnight_ms(day: str) -> int:
 
 def create_topics(bootstrap: str, topics: dict[str, int]) -> None:
     """Creates topics with these partition counts, kept for ever: the feed's timestamps are of 2013."""
-    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
-    settings = {"replication_factor": BROKERS_DEFAULT, "configs": {"retention.ms": "-1"}}
-    admin.create_topics(
-        {name: {"num_partitions": count, **settings} for name, count in topics.items()}, wait_for_metadata=True
-    )
-    admin.close()
+    create(bootstrap, topics, retention_ms="-1")
 
 
 def send(bootstrap: str, topic: str, flights: list[Flight], progress: Callable[[int], None] = lambda done: None) -> int:

@@ -19,7 +19,6 @@ the header `id` tells repeated entries apart.
 import argparse
 import json
 import re
-import shutil
 import sys
 import time
 from collections import Counter, defaultdict
@@ -29,7 +28,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
@@ -259,15 +258,10 @@ def leaves(position: int) -> bool:
 
 def create_topics(job: NewsFeed) -> None:
     """All topics but that of the new genre."""
-    if topics.extents(job.bootstrap, job.ratings):
-        raise RuntimeError(f"The topic {job.ratings} exists already: use --resume, or --prefix with another name.")
-    shutil.rmtree(job.checkpoint, ignore_errors=True)
+    streams.begin_anew(job.bootstrap, job.ratings, job.checkpoint)
     counts = {job.posts(genre): 1 for genre in (*GENRES, OTHER)} | {job.ratings: RATINGS_PARTITIONS}
     flights.create_topics(job.bootstrap, counts | {job.feed: FEED_PARTITIONS, job.dead_letters: 1})
-    admin = KafkaAdminClient(bootstrap_servers=job.bootstrap)
-    compacted = {"num_partitions": 1, "replication_factor": -1, "configs": {"cleanup.policy": "compact"}}
-    admin.create_topics({job.follows: compacted}, wait_for_metadata=True)
-    admin.close()
+    topics.create(job.bootstrap, {job.follows: 1}, cleanup_policy="compact")
 
 
 def send_follows(job: NewsFeed, followed: dict[int, list[int]]) -> None:
@@ -384,10 +378,8 @@ def resume(spark: SparkSession, job: NewsFeed, summary: Summary) -> None:
 
 def run(job: NewsFeed, out: Path, summary: Summary, arguments: Any) -> None:
     """The whole job against a running broker."""
-    if arguments.resume:
-        written = sum(extent.end - extent.first for extent in topics.extents(job.bootstrap, job.feed).values())
-        if not arguments.starting_offsets:
-            streams.require_checkpoint(job.checkpoint, job.feed, written)
+    if arguments.resume and not arguments.starting_offsets:
+        streams.require_checkpoint(job.checkpoint, job.feed, topics.held(job.bootstrap, job.feed))
     ratings: list[Rating] = []
     if not arguments.resume:
         with summary.step("read the data set, find who follows whom") as remarks:
@@ -438,18 +430,10 @@ def show(found: Feed) -> None:
 
 
 def options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bootstrap", metavar="HOST:PORT", help="use this broker instead of starting kafkapy")
-    parser.add_argument("--out", type=Path, default=Path("out"), help="where results go (default: out)")
-    parser.add_argument("--prefix", default=PREFIX, help=f"how the names of the topics begin (default: {PREFIX})")
+    parser = streams.options(__doc__, PREFIX, WATERMARK)
     parser.add_argument("--events", type=int, default=ALL_EVENTS, help="so many events, the first ones (default: all)")
     parser.add_argument("--speed", type=float, metavar="EVENTS/S", help="send no faster (default: as fast as possible)")
     parser.add_argument("--rows-per-batch", type=int, default=SLICE_ROWS, help="events sent in one transaction")
-    parser.add_argument("--watermark", default=WATERMARK, help=f"how late a row may be (default: {WATERMARK})")
-    parser.add_argument("--resume", action="store_true", help="send nothing, and go on from the checkpoint")
-    starting = "where a query without a checkpoint begins (default: earliest)"
-    parser.add_argument("--starting-offsets", choices=("earliest", "latest"), help=starting)
-    parser.add_argument("--fail-on-data-loss", action=argparse.BooleanOptionalAction, default=True)
     return parser
 
 

@@ -19,7 +19,6 @@ whether the time-out has fired or not.
 
 import argparse
 import json
-import shutil
 import sys
 import time
 from collections import Counter, defaultdict
@@ -30,7 +29,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
-from kafka import KafkaAdminClient, KafkaProducer
+from kafka import KafkaProducer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
@@ -393,14 +392,9 @@ def read_blocks(job: SecurityJob) -> list[Block]:
 
 def create_topics(job: SecurityJob) -> None:
     """All topics; the block list is compacted."""
-    if topics.extents(job.bootstrap, job.requests):
-        raise RuntimeError(f"The topic {job.requests} exists already: use --resume, or --prefix with another name.")
-    shutil.rmtree(job.checkpoints, ignore_errors=True)
+    streams.begin_anew(job.bootstrap, job.requests, job.checkpoints)
     flights.create_topics(job.bootstrap, {job.requests: PARTITIONS, job.rates: 1, job.sessions: 1, job.dead_letters: 1})
-    admin = KafkaAdminClient(bootstrap_servers=job.bootstrap)
-    compacted = {"num_partitions": 1, "replication_factor": -1, "configs": {"cleanup.policy": "compact"}}
-    admin.create_topics({job.block_list: compacted}, wait_for_metadata=True)
-    admin.close()
+    topics.create(job.bootstrap, {job.block_list: 1}, cleanup_policy="compact")
 
 
 def send(job: SecurityJob, lines: list[bytes], speed: float | None = None) -> int:
@@ -465,8 +459,8 @@ def run(job: SecurityJob, out: Path, summary: Summary, arguments: Any) -> None:
     """The whole job against a running broker."""
     lines: list[bytes] = []
     if arguments.resume:
-        written = sum(each.end - each.first for each in topics.extents(job.bootstrap, job.rates).values())
         if not arguments.starting_offsets:
+            written = topics.held(job.bootstrap, job.rates)
             for name in ("traffic", "detection"):
                 streams.require_checkpoint(job.checkpoints / name, job.rates, written)
     else:
@@ -508,19 +502,11 @@ def show(rates: Spans, sessions: Spans, blocks: list[Block]) -> None:
 
 
 def options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bootstrap", metavar="HOST:PORT", help="use this broker instead of starting kafkapy")
-    parser.add_argument("--out", type=Path, default=Path("out"), help="where results go (default: out)")
-    parser.add_argument("--prefix", default=PREFIX, help=f"how the names of the topics begin (default: {PREFIX})")
+    parser = streams.options(__doc__, PREFIX, WATERMARK)
     parser.add_argument("--trace", type=Path, metavar="FILE", help="a trace recorded earlier, instead of a new one")
     parser.add_argument("--seconds", type=float, default=RECORD_S, help="so long the clients run that are recorded")
     parser.add_argument("--speed", type=float, metavar="LINES/S", help="send no faster (default: as fast as possible)")
     parser.add_argument("--rows-per-batch", type=int, default=ROWS_PER_BATCH)
-    parser.add_argument("--watermark", default=WATERMARK, help=f"how late a line may be (default: {WATERMARK})")
-    parser.add_argument("--resume", action="store_true", help="send nothing, and go on from the checkpoints")
-    starting = "where a query without a checkpoint begins (default: earliest)"
-    parser.add_argument("--starting-offsets", choices=("earliest", "latest"), help=starting)
-    parser.add_argument("--fail-on-data-loss", action=argparse.BooleanOptionalAction, default=True)
     return parser
 
 

@@ -1,12 +1,16 @@
-"""What streaming pipelines share: dead letters, their checkpoint, and what a query says when its records are gone."""
+"""What streaming pipelines share: options, dead letters, their checkpoint, and what they say when records are gone."""
 
+import argparse
 import json
+import shutil
 from pathlib import Path
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
+
+from spark_examples import topics
 
 PROGRESS_KEPT = "spark.sql.streaming.numRecentProgressUpdates"
 DATA_LOSS_MARKS = ("KAFKA_DATA_LOSS", "failOnDataLoss", "UnknownTopicOrPartition", "OffsetOutOfRange")
@@ -24,6 +28,27 @@ class CheckpointLostError(RuntimeError):
 
 class LateRowsDroppedError(RuntimeError):
     """Rows were behind the watermark, so the result is not exact."""
+
+
+def options(description: str | None, prefix: str, watermark: str) -> argparse.ArgumentParser:
+    """The options that they have in common; the prefix and the watermark are defaults."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bootstrap", metavar="HOST:PORT", help="use this broker instead of starting kafkapy")
+    parser.add_argument("--out", type=Path, default=Path("out"), help="where results go (default: out)")
+    parser.add_argument("--prefix", default=prefix, help=f"how the names of the topics begin (default: {prefix})")
+    parser.add_argument("--watermark", default=watermark, help=f"how late a row may be (default: {watermark})")
+    parser.add_argument("--resume", action="store_true", help="send nothing, and go on from the checkpoint")
+    starting = "where a query without a checkpoint begins (default: earliest)"
+    parser.add_argument("--starting-offsets", choices=("earliest", "latest"), help=starting)
+    parser.add_argument("--fail-on-data-loss", action=argparse.BooleanOptionalAction, default=True)
+    return parser
+
+
+def begin_anew(bootstrap: str, first: str, checkpoints: Path) -> None:
+    """Removes what an earlier run knew. Raises RuntimeError if the first of the run's topics is there already."""
+    if topics.extents(bootstrap, first):
+        raise RuntimeError(f"The topic {first} exists already: use --resume, or --prefix with another name.")
+    shutil.rmtree(checkpoints, ignore_errors=True)
 
 
 def keep_progress(spark: SparkSession) -> None:

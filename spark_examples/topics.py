@@ -1,10 +1,13 @@
-"""Topics as a stock client sees them: their offsets, and their records from the first to the last."""
+"""Topics as a stock client sees them: made, their offsets, and their records from the first to the last."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from kafka import KafkaConsumer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+
+BROKERS_DEFAULT = -1
+"""As many replicas as the broker gives a topic by itself."""
 
 
 class Extent(NamedTuple):
@@ -25,6 +28,23 @@ def _reader(bootstrap: str) -> Iterator[Any]:
 
 def _partitions(consumer: Any, topic: str) -> list[TopicPartition]:
     return [TopicPartition(topic, index) for index in sorted(consumer.partitions_for_topic(topic) or ())]
+
+
+def create(bootstrap: str, counts: Mapping[str, int], **configs: str) -> None:
+    """Creates topics with these partition counts and these settings, such as `cleanup_policy`; fails if they exist."""
+    settings = {name.replace("_", "."): value for name, value in configs.items()}
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    given = {
+        name: {"num_partitions": count, "replication_factor": BROKERS_DEFAULT, "configs": settings}
+        for name, count in counts.items()
+    }
+    admin.create_topics(given, wait_for_metadata=True)
+    admin.close()
+
+
+def held(bootstrap: str, topic: str) -> int:
+    """How many offsets the topic holds; none if there is no such topic."""
+    return sum(extent.end - extent.first for extent in extents(bootstrap, topic).values())
 
 
 def extents(bootstrap: str, topic: str) -> dict[int, Extent]:
