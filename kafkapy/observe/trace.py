@@ -180,7 +180,7 @@ class TracingDispatcher(Dispatcher):
                 exchange.response = result
             return result
 
-        return route._replace(handle=traced)
+        return route._replace(handle=traced, remember=None)
 
     def _taken(self) -> Exchange | None:
         exchange, self._current = self._current, None

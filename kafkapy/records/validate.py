@@ -235,7 +235,8 @@ def validate_produced(
 def _usual_batch(records: WritableBuffer, policy: ProducePolicy, now_ms: int) -> ValidatedBatch | None:
     """Return a client's batch without compression that breaks no rule and needs no change; None for any other one.
 
-    These are the checks of ``validate_produced`` in one function. It takes less than half the time for one record.
+    These are the checks of ``validate_produced``, ``check_client_batch`` and ``scan_batch`` in one function. It takes
+    less than half the time for one record.
     """
     size = len(records)
     if not HEADER_SIZE <= size <= policy.max_batch_size or policy.magic != MAGIC:
@@ -249,6 +250,7 @@ def _usual_batch(records: WritableBuffer, policy: ProducePolicy, now_ms: int) ->
         or attributes & ~TRANSACTIONAL_BIT
         or not 0 < count == last_offset_delta + 1
         or (sequence < 0 <= producer_id)
+        or base_timestamp < 0  # records without timestamps, which are not compared with the clock
         or policy.timestamp_type != CREATE_TIME
         or policy.compression not in UNCOMPRESSED_STAYS
         or crc_of(records, 0, size) != crc
@@ -260,7 +262,6 @@ def _usual_batch(records: WritableBuffer, policy: ProducePolicy, now_ms: int) ->
         position < 0
         or not in_order
         or (null_keys and policy.key_required)
-        or place < 0
         or base_timestamp + largest != max_timestamp
         or minimum < 0
         or now_ms - minimum > allowed
@@ -374,7 +375,7 @@ def too_large(size: int, policy: ProducePolicy) -> RecordTooLargeError:
 
 
 def check_client_batch(header: BatchHeader, partition: TopicPartition) -> None:
-    """Check the header of a client's batch (magic 2).
+    """Check the header of a client's batch (magic 2); ``_usual_batch`` has the same rules.
 
     Raises:
         InvalidRecordError: count and offsets differ, a control batch, a producer without sequence.

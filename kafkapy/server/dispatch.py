@@ -72,17 +72,23 @@ class Route(NamedTuple):
     flexible_response_header: bool
     is_pipelined: bool
     """A request may be served while earlier ones of this API wait for their responses."""
-    plain_form: "Callable[[RequestContext, Any, memoryview], PlainForm | None] | None"
-    """Makes of a request what the next one of its connection may need in place of decoding."""
+    remember: Callable[[RequestContext, Any, memoryview], None] | None
+    """Sets ``Session.last_form`` after a request, if the next one of its connection may have the same form."""
 
 
-class PlainForm(Protocol):
-    """Requests of one connection that differ little; a handler's module has it where decoding takes long."""
+class RequestForm(Protocol):
+    """Requests of one connection that differ little; a handler's module has it where decoding takes long.
+
+    It must not refer to the session, which refers to it.
+    """
+
+    api: tuple[int, int]
+    """API key and version."""
 
     def fits(self, frame: memoryview) -> bool:
         """Whether a request has this form."""
 
-    def handle(self, frame: memoryview) -> Any:
+    def handle(self, frame: memoryview, session: Session) -> Any:
         """Do what the handler does with a request that fits; may return the response's frame too."""
 
     def header(self, frame: memoryview) -> RequestHeader:
@@ -100,7 +106,7 @@ def route_of(api_key: int, version: int) -> Route:
         handle=handler.handle,
         flexible_response_header=response_header_version(api_key, version) > 0,
         is_pipelined=getattr(handler, "IS_PIPELINED", False),
-        plain_form=getattr(handler, "plain_form", None),
+        remember=getattr(handler, "remember", None),
     )
 
 
@@ -151,9 +157,9 @@ class Dispatcher:
         Raises ``ProtocolError`` for bytes that are no request and ``RefusedError`` for one that can't be answered.
         Any other exception is a bug of a handler.
         """
-        form: PlainForm | None = session.plain_form
+        form: RequestForm | None = session.last_form
         if form is not None and form.fits(frame):
-            return self._dispatch_plain(form, frame)
+            return self._dispatch_undecoded(form, frame, session)
         reader = Reader(frame, INLINE_SLOTS)
         try:
             header = read_request_header(reader)
@@ -171,8 +177,8 @@ class Dispatcher:
             return self._begin_large(route, header, (frame, start), session, None if reader.budget < 0 else error)
         context = RequestContext(self.services, header, session)
         response: Any = route.handle(context, request)  # or steps that lead to it
-        if route.plain_form is not None:
-            session.plain_form = route.plain_form(context, request, frame)
+        if route.remember is not None and reader.position == reader.end:  # no bytes behind the message
+            route.remember(context, request, frame)
         if type(response) is GeneratorType:
             response = self._turns.run(response, self._other_slices)
         if type(response) is Encoded:
@@ -209,14 +215,16 @@ class Dispatcher:
         self._routes[key, version] = self._make_route(key, version)
         return self.dispatch(frame, session)
 
-    def _dispatch_plain(self, form: PlainForm, frame: memoryview) -> list[Part] | Waiting[Route] | None:
+    def _dispatch_undecoded(
+        self, form: RequestForm, frame: memoryview, session: Session
+    ) -> list[Part] | Waiting[Route] | None:
         """``dispatch`` for a request that has the form of the last one of its connection."""
-        response = form.handle(frame)
-        header = form.header(frame)
-        route = self._routes[header.api_key, header.api_version]
+        route = self._routes[form.api]
         self._counts[route.name] += 1
+        response = form.handle(frame, session)
         if type(response) is bytearray:
             return [response]
+        header = form.header(frame)
         if type(response) is GeneratorType:
             response = self._turns.run(response, self._other_slices)
         if isinstance(response, Message):
@@ -312,7 +320,7 @@ class Dispatcher:
         handle = decoded_handler(route.handle, self._run)
         return route._replace(
             handle=lambda context, request: interceptor.handle(context, request, handle),
-            plain_form=None,  # the interceptor sees and changes decoded requests
+            remember=None,  # the interceptor sees and changes decoded requests
         )
 
     def _unserved(self, key: int, version: int, correlation_id: int, session: Session) -> list[Part] | Waiting[Route]:

@@ -51,6 +51,20 @@ def shown() -> Shown:
     return Shown()
 
 
+def test_repeated_requests_have_lines_too(tmp_path: Path, shown: Shown) -> None:
+    """The broker does not decode them where nothing is traced."""
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path, hooks=Hooks(trace=shown.trace("produce"))) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            for _ in range(4):
+                await client.produce("t", batch(b"x"))
+
+    run(scenario())
+    assert [line["kind"] for line in shown.lines()] == ["request", "response"] * 4
+
+
 def test_every_request_and_every_answer_has_a_line(tmp_path: Path, shown: Shown) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path, hooks=Hooks(trace=shown.trace())) as broker:

@@ -24,6 +24,7 @@ from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import InvalidRequiredAcksError, InvalidTopicError, TransactionalIdAuthorizationFailedError
 from kafkapy.metadata.topic_rules import INTERNAL_TOPICS
 from kafkapy.network.errors import RefusedError, UnansweredFailureError
+from kafkapy.network.session import Session
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.messages.produce import (
@@ -67,6 +68,8 @@ from kafkapy.types import NO_OFFSET, TopicPartition, topic_partition_of
 NO_ACKS: Final = 0
 VALID_ACKS: Final = (-1, 0, 1)
 WITH_ANSWER: Final = (-1, 1)
+REMEMBERED_VERSIONS: Final = (7, 8)
+"""The versions that producers use now, and whose records and responses ``RepeatedProduce`` knows the places of."""
 ADMIN_CLIENT: Final = "__admin_client"
 """The client id that may write to internal topics, as in Kafka."""
 WITHOUT_LOG_START: Final = frozenset(
@@ -318,42 +321,44 @@ def _when_acknowledged(
 _FORM_AND_CORRELATION_ID: Final = Struct(">ii")
 """API key and version as one number, and the correlation id: the first fields of a request."""
 _CLIENT_ID_PLACE: Final = _FORM_AND_CORRELATION_ID.size
-_RECORDS_SIZE: Final = Struct(">i")
+_LONGEST_FORM_SIZE: Final = 1024
+"""Bytes of a request before its records that a connection may keep: a topic's name has at most 249."""
 _BATCH: Final = Struct(">8xi4xb4xh")
 """Length, magic and attributes of a batch of format 2."""
 _ANSWERED: Final = Struct(">qqq")
 """Base offset, append time (ms) and log start offset of a response of versions 5 to 8."""
 
 
-class PlainProduce:
+class RepeatedProduce:
     """Requests of one connection for one partition that differ from the last one in correlation id and records only.
 
     Nearly all requests of a producer that writes to one partition do. Everything but those two is compared as bytes,
-    not decoded, and the response is made from the last one's bytes. What does not fit, and what fails, takes the plain
-    way through ``handle``; for errors, waiting and large batches the answer is that of ``_Append``.
+    not decoded, and the response is made from the last one's bytes. What does not fit is decoded and goes to the
+    function ``handle``. Errors, acknowledgements to wait for and large batches are answered by ``_Append``, as there.
     Saves a third of a one-record request's processor time (``bench/results/2026-11-25-plain-produce.md``).
     """
 
     __slots__ = (
-        "_services", "_replicas", "_session", "_header", "_topic_partition", "_acks", "_timeout_ms",
-        "_is_transactional", "_form", "_middle", "_records_place", "_answer", "_answer_place",
+        "api", "_services", "_replicas", "_header", "_topic_partition", "_acks", "_timeout_ms",
+        "_is_transactional", "_form", "_middle", "_records_place", "_response", "_offset_place",
     )  # fmt: skip
 
-    def __init__(self, context: RequestContext, request: ProduceRequest, frame: memoryview, records_size: int) -> None:
+    def __init__(self, context: RequestContext, request: ProduceRequest, frame: memoryview, before: int) -> None:
+        """``before`` is the position of the records' size."""
         header, (topic,) = context.header, request.topic_data
+        self.api = header.api_key, header.api_version
         self._services = context.services
         self._replicas = context.services.replica_manager
-        self._session = context.session
         self._header = header
         self._topic_partition = TopicPartition(topic.name, topic.partition_data[0].index)
         self._acks = request.acks
         self._timeout_ms = request.timeout_ms
         self._is_transactional = request.transactional_id is not None
         self._form = _FORM_AND_CORRELATION_ID.unpack_from(frame)[0]
-        self._records_place = place = len(frame) - records_size
-        self._middle = bytes(frame[_CLIENT_ID_PLACE : place - _RECORDS_SIZE.size])
-        self._answer: bytearray | None = None  # made when it is needed: the next request may be another one
-        self._answer_place = 0
+        self._records_place = before + _LENGTH.size
+        self._middle = bytes(frame[_CLIENT_ID_PLACE:before])
+        self._response: bytearray | None = None  # the frame of one, made when it is needed
+        self._offset_place = 0
 
     def fits(self, frame: memoryview) -> bool:
         """Tell whether the request is of this form, and its records are one batch that needs no rule of its own."""
@@ -361,48 +366,51 @@ class PlainProduce:
         size = len(frame) - place
         if size < HEADER_SIZE or _FORM_AND_CORRELATION_ID.unpack_from(frame)[0] != self._form:
             return False
-        before = place - _RECORDS_SIZE.size
-        if _RECORDS_SIZE.unpack_from(frame, before)[0] != size or frame[_CLIENT_ID_PLACE:before] != self._middle:
+        before = place - _LENGTH.size
+        if _LENGTH.unpack_from(frame, before)[0] != size or frame[_CLIENT_ID_PLACE:before] != self._middle:
             return False
         length, magic, attributes = _BATCH.unpack_from(frame, place)
         is_plain = length + LOG_OVERHEAD == size and magic == MAGIC
         return is_plain and (self._is_transactional or not attributes & TRANSACTIONAL_BIT)
 
-    def handle(self, frame: memoryview) -> bytearray | Answer | Steps[Answer]:
-        """Append the records of a request that fits; return the response's frame, or what ``handle`` below returns."""
+    def handle(self, frame: memoryview, session: Session) -> bytearray | Answer | Steps[Answer]:
+        """Append the records of a request that fits; return the response's frame, or as the function ``handle``."""
         topic_partition, acks = self._topic_partition, self._acks
         records = frame[self._records_place :]
         partition = self._replicas.partitions.get(topic_partition)
         if partition is None:
-            return handle(RequestContext(self._services, self.header(frame), self._session), self._request(records))
+            return handle(self._context(frame, session), self._request(records))
         log_start_offset = partition.log.log_start_offset
         try:
             result = self._replicas.append_to(partition, records, required_acks=acks)
         except (BrokerError, LargeBatchError) as error:
-            return self._beside(frame, records, error.with_traceback(None), log_start_offset)
+            return self._beside(self._context(frame, session), records, error.with_traceback(None), log_start_offset)
         if partition.log.durability.is_owing or (acks == ALL_IN_SYNC and partition.remotes):
-            return self._waiting(frame, records, result)
-        answer = self._answer
-        if answer is None:
-            answer = self._make_answer()
+            return self._waiting(self._context(frame, session), records, result)
+        response = self._response
+        if response is None:
+            response = self._make_response()
         correlation_id = _FORM_AND_CORRELATION_ID.unpack_from(frame)[1]
-        SIZE_AND_CORRELATION_ID.pack_into(answer, 0, len(answer) - _RECORDS_SIZE.size, correlation_id)
-        times = result.first_offset, result.log_append_time_ms, result.log_start_offset
-        _ANSWERED.pack_into(answer, self._answer_place, *times)
-        return answer[:]
+        SIZE_AND_CORRELATION_ID.pack_into(response, 0, len(response) - _LENGTH.size, correlation_id)
+        appended = result.first_offset, result.log_append_time_ms, result.log_start_offset
+        _ANSWERED.pack_into(response, self._offset_place, *appended)
+        return response[:]
 
     def header(self, frame: memoryview) -> RequestHeader:
         """Return the header of a request that fits."""
         return self._header._replace(correlation_id=_FORM_AND_CORRELATION_ID.unpack_from(frame)[1])
 
-    def _make_answer(self) -> bytearray:
+    def _context(self, frame: memoryview, session: Session) -> RequestContext:
+        return RequestContext(self._services, self.header(frame), session)
+
+    def _make_response(self) -> bytearray:
         topic, index = self._topic_partition
         response = ProduceResponse([TopicProduceResponse(topic, partition_responses=[PartitionProduceResponse(index)])])
         content = encode(response, self._header.api_version)
-        self._answer = bytearray(SIZE_AND_CORRELATION_ID.size) + content
-        # count of topics, topic, count of partitions, index, error code
-        self._answer_place = SIZE_AND_CORRELATION_ID.size + 4 + 2 + len(topic.encode()) + 4 + 4 + 2
-        return self._answer
+        self._response = bytearray(SIZE_AND_CORRELATION_ID.size) + content
+        # behind the count of topics, topic, count of partitions, index, error code
+        self._offset_place = SIZE_AND_CORRELATION_ID.size + 4 + 2 + len(topic.encode()) + 4 + 4 + 2
+        return self._response
 
     def _request(self, records: memoryview) -> ProduceRequest:
         """Return the request as it would be decoded, but for its transactional id, which only decides what fits."""
@@ -411,43 +419,52 @@ class PlainProduce:
         transactional_id = "" if self._is_transactional else None
         return ProduceRequest(transactional_id, self._acks, self._timeout_ms, data)
 
-    def _begun(self, frame: memoryview, records: memoryview) -> tuple[_Append, ProduceRequest]:
-        request = self._request(records)
-        return _Append(RequestContext(self._services, self.header(frame), self._session), request), request
-
     def _beside(
-        self, frame: memoryview, records: memoryview, error: BrokerError | LargeBatchError, log_start_offset: int
+        self,
+        context: RequestContext,
+        records: memoryview,
+        error: BrokerError | LargeBatchError,
+        log_start_offset: int,
     ) -> Answer | Steps[Answer]:
         """Answer a batch that was refused, or has to be validated on the compute thread."""
-        append, request = self._begun(frame, records)
+        request = self._request(records)
+        append = _Append(context, request)
         topic, index = self._topic_partition
         if isinstance(error, LargeBatchError):
             return _append_large(append, request, topic, index, records)
         response = append.refusal_of(topic, index, error, log_start_offset)
         return _answer(append, request, [TopicProduceResponse(topic, partition_responses=[response])])
 
-    def _waiting(self, frame: memoryview, records: memoryview, result: AppendResult) -> Answer:
+    def _waiting(self, context: RequestContext, records: memoryview, result: AppendResult) -> Answer:
         """Answer when the other replicas have the records, or the disk."""
-        append, request = self._begun(frame, records)
+        request = self._request(records)
+        append = _Append(context, request)
         topic, index = self._topic_partition
         response = _appended(index, result)
         append.await_acks(self._topic_partition, result, response)
         return _answer(append, request, [TopicProduceResponse(topic, partition_responses=[response])])
 
 
-def plain_form(context: RequestContext, request: ProduceRequest, frame: memoryview) -> PlainProduce | None:
-    """Return the form of a request that the next ones of its connection may have, None for other requests."""
-    topics = request.topic_data
-    if len(topics) != 1 or len(topics[0].partition_data) != 1 or request.acks not in WITH_ANSWER:
-        return None
-    topic, records = topics[0].name, topics[0].partition_data[0].records
-    if context.header.api_version < FIRST_VERSION_OF_ZSTD or records is None or topic in INTERNAL_TOPICS:
-        return None
-    size = len(records)
-    before = len(frame) - size - _RECORDS_SIZE.size
-    if _RECORDS_SIZE.unpack_from(frame, before)[0] != size:
-        return None  # there are bytes behind the message
-    return PlainProduce(context, request, frame, size)
+def remember(context: RequestContext, request: ProduceRequest, frame: memoryview) -> None:
+    """Let the next requests of the connection be compared with this one, if the one before was for the same partition.
+
+    ``frame`` ends with the records. A connection that changes between partitions would gain nothing from a form.
+    """
+    session, topics = context.session, request.topic_data
+    is_single = len(topics) == 1 and len(topics[0].partition_data) == 1
+    place = (topics[0].name, topics[0].partition_data[0].index) if is_single else None
+    if place is None or place != session.last_place:
+        session.last_place, session.last_form = place, None
+        return
+    records: memoryview = topics[0].partition_data[0].records  # type: ignore[assignment]  # as read
+    before = len(frame) - len(records) - _LENGTH.size
+    if (
+        context.header.api_version in REMEMBERED_VERSIONS
+        and request.acks in WITH_ANSWER
+        and topics[0].name not in INTERNAL_TOPICS
+        and before <= _LONGEST_FORM_SIZE
+    ):
+        session.last_form = RepeatedProduce(context, request, frame, before)
 
 
 def failed(index: int, error: BrokerError, log_start_offset: int) -> PartitionProduceResponse:

@@ -1,6 +1,7 @@
 """Produce requests that have the form of the last one of their connection: answered as if they were decoded."""
 
 import asyncio
+import gc
 import os
 import random
 import struct
@@ -87,7 +88,7 @@ def test_answers_and_logs_are_those_of_decoded_requests(seed: int, tmp_path: Pat
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             admin = await Client.connect(broker)
-            senders = [Sender(broker, "plain", anew=False), Sender(broker, "anew", anew=True)]
+            senders = [Sender(broker, "repeated", anew=False), Sender(broker, "anew", anew=True)]
             for sender in senders:
                 await admin.create_topic(sender.topic, **{"max__message__bytes": "20000000", **configs})
             for records in batches(rng, 60):
@@ -104,11 +105,11 @@ def test_answers_and_logs_are_those_of_decoded_requests(seed: int, tmp_path: Pat
 def test_requests_of_the_same_form_are_not_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests of other APIs between them don't change that; another topic, version or client does."""
     handled: list[str] = []
-    plain = produce.handle
+    decoded = produce.handle
 
     def counted(context: Any, request: Any) -> Any:
         handled.append(request.topic_data[0].name)
-        return plain(context, request)
+        return decoded(context, request)
 
     monkeypatch.setattr(produce, "handle", counted)
 
@@ -120,19 +121,72 @@ def test_requests_of_the_same_form_are_not_decoded(tmp_path: Path, monkeypatch: 
             for number in range(4):
                 assert (await client.produce("first", batch(b"v" * number))).base_offset == number
                 await client.ask(MetadataRequest(), 4)
-            assert handled == ["first"]
-            assert (await client.produce("second", batch(b"v"))).base_offset == 0
-            assert (await client.produce("second", batch(b"v"), version=7)).base_offset == 1
+            assert handled == ["first"] * 2, "the second one is remembered"
+            for number in range(3):
+                assert (await client.produce("second", batch(b"v"))).base_offset == number
+            assert (await client.produce("second", batch(b"v"), version=7)).base_offset == 3
             client.send(frame(produce_request("second", batch(b"v")), 7, client_id="other"))
             await client.receive()
-            assert handled == ["first"] + ["second"] * 3
-            assert broker.services.metrics.requests["produce"] == 7
+            assert handled == ["first"] * 2 + ["second"] * 4
+            assert broker.services.metrics.requests["produce"] == 9
 
     route_of.cache_clear()  # routes are kept for the process
     try:
         run(scenario())
     finally:
         route_of.cache_clear()
+
+
+def forms() -> int:
+    """How many forms are remembered in this process."""
+    return sum(isinstance(each, produce.RepeatedProduce) for each in gc.get_objects())
+
+
+def test_bytes_behind_the_message_are_no_records(tmp_path: Path) -> None:
+    """Such a request is not remembered, although its last bytes look like the size of records and records."""
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            inner = batch(b"inner")
+            data = frame(produce_request("t", batch(b"outer" + struct.pack(">i", len(inner)) + inner)), 8)[4:] + bytes(
+                9
+            )
+            for _ in range(3):
+                client.send(struct.pack(">i", len(data)) + data)
+                await client.receive()
+            for records in (inner, batch(b"v")):
+                await client.produce("t", records)
+            stored = (await client.fetch("t")).responses[0].partitions[0].records
+            assert [(value or b"")[:5] for value in values_of(stored)] == [b"outer"] * 3 + [b"inner", b"v"]
+
+    run(scenario())
+
+
+def test_connections_remember_short_requests_only_and_are_freed_when_closed(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            (connection,) = broker.listeners[0].connections
+            session = connection.session
+            for client_id, is_remembered in (("long" * 1000, False), ("short", True)):
+                for _ in range(3):
+                    client.send(frame(produce_request("t", batch(b"v")), 8, client_id=client_id))
+                    await client.receive()
+                assert (session.last_form is not None) is is_remembered
+            gc.collect()
+            gc.disable()
+            try:
+                before = forms()
+                del session, connection
+                await client.close()
+                await until(lambda: forms() < before)
+            finally:
+                gc.enable()
+
+    run(scenario())
 
 
 def test_each_answer_has_its_correlation_id_and_append_time(tmp_path: Path) -> None:
