@@ -137,7 +137,7 @@ def test_a_feed_that_is_killed_and_resumed_lacks_nothing_and_tells_of_a_deleted_
     broker: Broker, topic_name: str, run: Any, tmp_path: Path
 ) -> None:
     half = EVENTS // 2
-    job = news_feed.NewsFeed(broker.bootstrap, tmp_path, topic_name)
+    job = news_feed.NewsFeed(broker.bootstrap, tmp_path / "checkpoints" / "news_feed", topic_name)
     sender = send(job, half)
     first = run("--resume")
     assert wait_for(lambda: bool(topics.read_all(broker.bootstrap, job.feed)), TIMEOUT_S)

@@ -160,7 +160,7 @@ def test_queries_that_are_killed_and_resumed_find_the_same_and_tell_of_lost_reco
 ) -> None:
     lines = request_trace.record(SECONDS)
     request_trace.write_trace(lines, tmp_path / "trace.jsonl")
-    job = security.SecurityJob(broker.bootstrap, tmp_path, topic_name)
+    job = security.SecurityJob(broker.bootstrap, tmp_path / "checkpoints" / "security", topic_name)
     security.create_topics(job)
     half = len(lines) // 2
     security.send(job, lines[:half])
