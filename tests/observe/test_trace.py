@@ -55,7 +55,7 @@ def test_repeated_requests_have_lines_too(tmp_path: Path, shown: Shown) -> None:
     """The broker does not decode them where nothing is traced."""
 
     async def scenario() -> None:
-        async with running_broker(tmp_path, hooks=Hooks(trace=shown.trace("produce"))) as broker:
+        async with running_broker(tmp_path, hooks=Hooks(trace=shown.trace("api=produce"))) as broker:
             client = await Client.connect(broker)
             await client.create_topic("t")
             for _ in range(4):
