@@ -1,5 +1,5 @@
 # make run     the main job: a broker, real flights, a PySpark pipeline, its result under out/
-# make spark NAME=warehouse  one of the pipelines of spark_examples/README.md: warehouse, ranking or main_job
+# make spark NAME=warehouse  one of the pipelines of spark_examples/README.md
 # make test    everything: checks, all tests with their coverage gates, compatibility with stock clients and Spark
 # make compat-cluster  the clients' scenarios on three brokers, the long ones too; leaders, coordinators and controllers are
 #              killed in some (CLUSTER=kafka-2.7.2-cluster: the same on Apache Kafka)
@@ -7,6 +7,7 @@
 # make check   format, lint, types, layers, generated code, fast tests: about a minute, no Java, no network
 # make simulate  thousands of random histories of a log on a disk that fails and dies, and of consumers in a group
 #                (KAFKAPY_SIMULATIONS=5000)
+# make simulate-cluster  10,000 histories of a cluster in one process, under seeds, and rules broken on purpose (HISTORIES=100)
 # make kill    1,000 brokers killed under load, one after the other, nothing acknowledged lost (KILLS=100; ARGUMENTS=--power
 #              cuts the power of an ext4 of its own instead, for kafkapy.flush=ack)
 # make exactly-once  some 100,000 transactions that read, process and write, broker and client killed at random meanwhile:

@@ -23,6 +23,9 @@ above its limit.
 3. Fetch names the log's end, its start, and the epoch of its last record. A response has batches, or the epoch at which
    the logs diverge (then the log is cut, as in 2), or an error. Batches are checked (offsets, CRC) and appended as they
    are, with the leader's offsets and epochs.
+   Both ways of truncation are needed. Followers of Apache Kafka 2.7 ask with OffsetForLeaderEpoch, and a Fetch before
+   version 12 (an inter-broker protocol below 2.7-IV1) can't name a diverging epoch. Those of 3.9 don't ask: they wait
+   for the epoch in the response to Fetch (KIP-595).
 4. The high watermark becomes the leader's, as far as the log reaches, and the log start follows the leader's.
 5. The next Fetch tells the leader that this replica has what was appended. Only that moves the leader's high watermark,
    so the follower's is one round trip behind.

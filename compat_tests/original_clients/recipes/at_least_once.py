@@ -5,8 +5,9 @@
 
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
-from kafkapy.clients.original.consumer_connector import ConsumerConnector
+from kafkapy.clients.original.consumer_connector import ConsumerConnector, OffsetsLostError
 from kafkapy.clients.original.streams import ConsumerTimeoutError, MessageAndMetadata
 
 COMMIT_EVERY = 10
@@ -25,7 +26,8 @@ def run(properties: Mapping[str, str], topic: str, work: Callable[[MessageAndMet
             for number, record in enumerate(stream, 1):
                 work(record)
                 if number % COMMIT_EVERY == 0:
-                    connector.commit_offsets()
+                    with suppress(OffsetsLostError):  # the records since the last commit come again
+                        connector.commit_offsets()
         except ConsumerTimeoutError:
             connector.commit_offsets()
 

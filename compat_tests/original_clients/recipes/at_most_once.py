@@ -6,7 +6,7 @@
 import sys
 from collections.abc import Callable, Mapping
 
-from kafkapy.clients.original.consumer_connector import ConsumerConnector
+from kafkapy.clients.original.consumer_connector import ConsumerConnector, OffsetsLostError
 from kafkapy.clients.original.streams import ConsumerTimeoutError, MessageAndMetadata
 
 
@@ -20,7 +20,10 @@ def run(properties: Mapping[str, str], topic: str, work: Callable[[MessageAndMet
         (stream,) = connector.create_message_streams({topic: 1})[topic]
         try:
             for record in stream:
-                connector.commit_offsets()
+                try:
+                    connector.commit_offsets()
+                except OffsetsLostError:  # another consumer may get the record, and this one gets it again
+                    continue
                 work(record)
         except ConsumerTimeoutError:
             return

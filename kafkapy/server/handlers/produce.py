@@ -335,7 +335,7 @@ class RepeatedProduce:
     Nearly all requests of a producer that writes to one partition do. Everything but those two is compared as bytes,
     not decoded, and the response is made from the last one's bytes. What does not fit is decoded and goes to the
     function ``handle``. Errors, acknowledgements to wait for and large batches are answered by ``_Append``, as there.
-    Saves a third of a one-record request's processor time (``bench/results/2026-11-25-plain-produce.md``).
+    Saves a third of a one-record request's processor time (``bench/results/2026-11-25-repeated-produce.md``).
     """
 
     __slots__ = (

@@ -18,10 +18,14 @@ from kafkapy.replication.truncation import TruncatedLog, Truncation
 
 
 class BrokenRule(NamedTuple):
-    """What is wrong, and what makes it so for as long as it is entered."""
+    """What is wrong, and what makes it so for as long as it is entered.
+
+    ``is_rare``: it takes a rare course of events to notice it, so a search of a thousand seeds may end without.
+    """
 
     sentence: str
     break_it: Callable[[], AbstractContextManager[object]]
+    is_rare: bool = False
 
 
 def _to_high_watermark(log: TruncatedLog, leader_epoch: int, end_offset: int) -> Truncation:
@@ -114,6 +118,7 @@ RULES: Final = {
     "joins-at-high-watermark": BrokenRule(
         "a replica joins the ISR at the high watermark, before it has reached the start of the leader's epoch",
         lambda: patch.object(partition, "may_join", _joins_at_high_watermark),
+        is_rare=True,
     ),
     "counts-fastest-follower": BrokenRule(
         "a leader moves its high watermark when one in-sync follower has the records",
@@ -138,6 +143,7 @@ RULES: Final = {
     "serves-any-epoch": BrokenRule(
         "leader and follower compare no leader epochs in requests (before KIP-320)",
         lambda: patch.object(Partition, "check_epoch", _no_check),
+        is_rare=True,
     ),
     "changes-isr-unseen": BrokenRule(
         "the ISR is changed without a look at leader epoch and version",

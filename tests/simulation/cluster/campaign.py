@@ -165,8 +165,8 @@ def main() -> int:
         return bool(outcome.problem)
     if arguments.rule:
         rules = list(RULES) if arguments.rule == "all" else [arguments.rule]
-        noticed = [_search(rule, arguments.first, arguments.processes) for rule in rules]
-        return not all(noticed)
+        noticed = {rule: _search(rule, arguments.first, arguments.processes) for rule in rules}
+        return not all(found or RULES[rule].is_rare for rule, found in noticed.items())
     return not _campaign(arguments.first, arguments.seeds, arguments.processes)
 
 
