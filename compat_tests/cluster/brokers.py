@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._metadata import ClusterMetadata
 from confluent_kafka.cimpl import NewTopic
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 
 from compat_tests.kafkapy_process import KafkapyProcess
 from compat_tests.process import HOST, ChildProcess, wait_for
@@ -152,7 +153,11 @@ class Cluster:
     def node(self, path: str) -> tuple[bytes | None, Any] | None:
         """A node's data and stat."""
         with self.tree() as tree:
-            return tree.get(path) if tree.exists(path) else None
+            try:  # a look whether it is there would not do: it may disappear after it
+                found: tuple[bytes | None, Any] = tree.get(path)
+            except NoNodeError:
+                return None
+        return found
 
     def registration_epoch(self, broker_id: int) -> int:
         """The czxid of a broker's registration, 0 while it has none."""
