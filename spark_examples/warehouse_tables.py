@@ -35,7 +35,7 @@ class OtherTopicError(RuntimeError):
     """The table was loaded from another topic, whose offsets mean nothing in this one."""
 
 
-class OthersRowsError(RuntimeError):
+class ForeignRowsError(RuntimeError):
     """Somebody else has written into the table: nothing says which offsets it holds."""
 
 
@@ -185,7 +185,7 @@ class IcebergTable(WarehouseTable):
         self.name = f"{LAKE}.{path.name}"
 
     def loads(self) -> list[Load]:
-        """What is committed; raises OthersRowsError."""
+        """Return the committed loads, oldest first; raises ForeignRowsError."""
         if not self._spark.catalog.tableExists(self.name):
             return []
         main = self._select(f"snapshot_id FROM {self.name}.refs WHERE name = 'main'")
@@ -198,7 +198,7 @@ class IcebergTable(WarehouseTable):
         while snapshot is not None and snapshot["loads"] is None and snapshot["operation"] == "replace":
             snapshot = snapshots.get(snapshot["parent_id"])
         if snapshot is None or snapshot["loads"] is None:
-            raise OthersRowsError(
+            raise ForeignRowsError(
                 f"The newest snapshot of {self.name} in {self.path.parent} has no property {SNAPSHOT_PROPERTY}: "
                 "somebody else has written into the table, so its Kafka offsets are not known. Roll it back to a "
                 "snapshot that has them, or load into another table (--out)."

@@ -12,9 +12,9 @@ from compat_tests.spark.conftest import Lake
 from spark_examples import session
 from spark_examples.topics import Extent
 from spark_examples.warehouse_tables import (
+    ForeignRowsError,
     IcebergTable,
     Load,
-    OthersRowsError,
     OtherTopicError,
     ParquetTable,
     TableBusyError,
@@ -128,5 +128,5 @@ def test_compaction_and_expiry_keep_the_offsets_and_rows_of_others_are_told(lake
     assert table.loads() == [BOTH, AFTER_A_LOSS]
     assert count(lake, table) == BOTH.rows + AFTER_A_LOSS.rows
     lake.spark.sql(f"INSERT INTO {table.name} VALUES (1, 2, '2013-03')")
-    with pytest.raises(OthersRowsError, match=r"no property kafka-loads: somebody else.*another table \(--out\)\.$"):
+    with pytest.raises(ForeignRowsError, match=r"no property kafka-loads: somebody else.*another table \(--out\)\.$"):
         table.stored("flights")

@@ -469,7 +469,7 @@ def test_a_topic_that_is_deleted_on_the_target_is_copied_again(
 def test_it_is_copied_from_its_beginning_also_if_the_mirror_fails_just_then(
     source: Broker, target: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A position for a topic that the mirror has made anew is not believed before a new one is committed."""
+    """The old position of a topic that the mirror has created again does not count."""
     monkeypatch.setattr(engine, "RETRY_PAUSE_S", 0.0)
     source.create_topic("failing-just-then", 1)
     source.produce("failing-just-then", b"first")

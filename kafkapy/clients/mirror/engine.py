@@ -84,7 +84,6 @@ class Mirror:
         self._committed_s = self._refreshed_s = self._kept_s = self._synced_s = self._groups_kept_s = now_s()
         self._refresh_every_s = options.refresh_every_s
         self._is_synced = not options.groups
-        self._is_connected = True
         self._failed_since_s: float | None = None
         self._reason, self._told_s = "", now_s()
         self._stop = threading.Event()
@@ -100,7 +99,7 @@ class Mirror:
         if self._lag is None:
             self._lag = sum(max(end - self._positions.get(place, 0), 0) for place, end in ends.items())
         counts = self._records, self._batch_count, self._size
-        return MirrorProgress(*counts, self._lag, len(self._positions), self._is_connected)
+        return MirrorProgress(*counts, self._lag, len(self._positions), self._failed_since_s is None)
 
     @property
     def is_done(self) -> bool:
@@ -166,7 +165,6 @@ class Mirror:
                 self._has_succeeded()
             except ClientError as error:
                 self._has_failed(error, is_limited=self._options.once)
-                self._is_connected = False
                 stop.wait(RETRY_PAUSE_S)
             after_round(self.progress)
         if self._failed_since_s is None:
@@ -175,7 +173,7 @@ class Mirror:
 
     def _has_succeeded(self) -> None:
         if self._failed_since_s is not None:
-            self._failed_since_s, self._is_connected = None, True
+            self._failed_since_s = None
             self._report("the mirror is connected again, and copies")
 
     def _has_failed(self, error: ClientError, *, is_limited: bool) -> None:

@@ -50,17 +50,17 @@ def batches(rng: random.Random, count: int) -> list[bytes]:
 
 
 class Sender:
-    """Requests for one topic; ``anew``: each on a connection of its own, so that none has the form of another one."""
+    """Requests for one topic; ``reconnects``: each has its own connection, so that all are decoded."""
 
-    def __init__(self, broker: BrokerServer, topic: str, *, anew: bool) -> None:
+    def __init__(self, broker: BrokerServer, topic: str, *, reconnects: bool) -> None:
         self.broker = broker
         self.topic = topic
-        self.anew = anew
+        self.reconnects = reconnects
         self.client: Client | None = None
 
     async def answer(self, records: bytes, version: int, acks: int) -> Any:
         """What the partition's answer says; None if the broker has closed the connection."""
-        if self.client is None or self.anew:
+        if self.client is None or self.reconnects:
             self.client = await Client.connect(self.broker)
         request = produce_request(self.topic, records, acks=acks)
         try:
@@ -88,7 +88,7 @@ def test_answers_and_logs_are_those_of_decoded_requests(seed: int, tmp_path: Pat
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             admin = await Client.connect(broker)
-            senders = [Sender(broker, "repeated", anew=False), Sender(broker, "anew", anew=True)]
+            senders = [Sender(broker, "repeated", reconnects=False), Sender(broker, "decoded", reconnects=True)]
             for sender in senders:
                 await admin.create_topic(sender.topic, **{"max__message__bytes": "20000000", **configs})
             for records in batches(rng, 60):
