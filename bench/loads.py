@@ -53,7 +53,7 @@ class ClusterLoad(Load, Protocol):
 
 
 @runtime_checkable
-class SettlingLoad(ClusterLoad, Protocol):
+class SettlingLoad(Load, Protocol):
     """A load that is run until it gets no cheaper, and measured then."""
 
     @property

@@ -1,7 +1,6 @@
 """Small requests beside fully warm brokers: what each costs the broker, and its round trip."""
 
 import json
-import statistics
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,25 +8,22 @@ from bench.brokers import Arena, Contestant
 from bench.loads import MANY, Metrics, python_client
 from bench.measure import Meter
 
-ALIKE = 3
-"""A broker is warm when so many runs one after the other differ by less than ``TOLERANCE``."""
-TOLERANCE = 0.05
-MOST_RUNS = 12
-
 
 @dataclass(frozen=True)
 class SmallRequests:
     """The same small request again and again, one in flight on each connection.
 
-    `kind` is what `bench/small_client.py` sends. Each measurement is the median of the last `ALIKE` runs, when these
-    cost about the same: a JVM goes on compiling for a hundred thousand requests.
+    `kind` is what `bench/small_client.py` sends. A JVM goes on compiling for a hundred thousand requests: a
+    ``SettlingLoad`` is measured when no broker gets cheaper.
     """
 
     kind: str
     connections: int
     requests: int
-    warm_ups: ClassVar[int] = 1
+    warm_ups: ClassVar[int] = 0
     most_rounds: ClassVar[int] = MANY
+    settles_in: ClassVar[int] = 10
+    cost: ClassVar[str] = "us_per_request"
     topic: ClassVar[str] = "small"
 
     def run(self, contestant: Contestant, arena: Arena) -> Metrics:
@@ -36,14 +32,6 @@ class SmallRequests:
         if self.kind in ("commit", "heartbeat"):
             python_client("bench.group_client", "prepare", json.dumps(options))
         options |= {"kind": self.kind, "requests": self.requests}
-        runs: list[Metrics] = []
-        while len(runs) < ALIKE or not (_are_alike(runs[-ALIKE:]) or len(runs) >= MOST_RUNS):
-            with Meter(contestant.pid) as meter:
-                metrics = python_client("bench.small_client", json.dumps(options))
-            runs.append({**metrics, "us_per_request": 1e6 * meter.processor_s / self.requests})
-        return {metric: statistics.median(run[metric] for run in runs[-ALIKE:]) for metric in runs[0]}
-
-
-def _are_alike(runs: list[Metrics]) -> bool:
-    costs = [run["us_per_request"] for run in runs]
-    return max(costs) <= (1 + TOLERANCE) * min(costs)
+        with Meter(contestant.pid) as meter:
+            metrics = python_client("bench.small_client", json.dumps(options))
+        return {**metrics, "us_per_request": 1e6 * meter.processor_s / self.requests}

@@ -13,7 +13,7 @@ class Session:
     each request (``RequestHeader.client_id``): a client may change it from one request to the next.
     """
 
-    __slots__ = ("peer_host", "peer_port", "listener", "local_address", "principal", "last_form", "last_place")
+    __slots__ = ("peer_host", "peer_port", "listener", "local_address", "principal", "forms")
 
     def __init__(self, peer: tuple[str, int], listener: str, local_address: tuple[str, int]) -> None:
         self.peer_host, self.peer_port = peer
@@ -24,10 +24,8 @@ class Session:
         """(host, port) at which the client reached this broker."""
         self.principal = ANONYMOUS
         """Kafka's form of the client's identity, ``TYPE:NAME``."""
-        self.last_form: Any = None
-        """The dispatcher's: the form of the last requests (``dispatch.RequestForm``), for the next one."""
-        self.last_place: Any = None
-        """The dispatcher's: what the last request was about that may get a form."""
+        self.forms: dict[int, Any] = {}
+        """The dispatcher's: forms of earlier requests, by API and version (``server/request_forms.py``)."""
 
     def __str__(self) -> str:
         return f"{self.peer_host}:{self.peer_port} on {self.listener}"

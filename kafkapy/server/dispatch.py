@@ -21,7 +21,7 @@ from contextlib import ExitStack
 from functools import cache, partial
 from importlib import import_module
 from types import GeneratorType
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from kafkapy.delayed import Delayed, hurry
 from kafkapy.network.budget import RequestMemory
@@ -44,6 +44,7 @@ from kafkapy.server.context import RequestContext, Services
 from kafkapy.server.encoded import SIZE_AND_CORRELATION_ID, Encoded, decoded_handler
 from kafkapy.server.handlers import REGISTRY, ApiTable
 from kafkapy.server.interception import Handler, Interceptor, Result
+from kafkapy.server.request_forms import API_AND_CORRELATION_ID, CONTENT_PLACE, RequestForm
 from kafkapy.turns import Steps, in_turns, other_slices, turns
 
 INLINE_SLOTS: Final = 10_000
@@ -73,26 +74,7 @@ class Route(NamedTuple):
     is_pipelined: bool
     """A request may be served while earlier ones of this API wait for their responses."""
     remember: Callable[[RequestContext, Any, memoryview], None] | None
-    """Sets ``Session.last_form`` after a request, if the next one of its connection may have the same form."""
-
-
-class RequestForm(Protocol):
-    """Requests of one connection that differ little; a handler's module has it where decoding takes long.
-
-    It must not refer to the session, which refers to it.
-    """
-
-    api: tuple[int, int]
-    """API key and version."""
-
-    def fits(self, frame: memoryview) -> bool:
-        """Whether a request has this form."""
-
-    def handle(self, frame: memoryview, session: Session) -> Any:
-        """Do what the handler does with a request that fits; may return the response's frame too."""
-
-    def header(self, frame: memoryview) -> RequestHeader:
-        """The header of a request that fits."""
+    """Is called after a request: may keep its form for the next ones of its connection (``request_forms.py``)."""
 
 
 @cache
@@ -157,9 +139,8 @@ class Dispatcher:
         Raises ``ProtocolError`` for bytes that are no request and ``RefusedError`` for one that can't be answered.
         Any other exception is a bug of a handler.
         """
-        form: RequestForm | None = session.last_form
-        if form is not None and form.fits(frame):
-            return self._dispatch_undecoded(form, frame, session)
+        if session.forms and (reply := self._dispatch_undecoded(frame, session)) is not None:
+            return reply
         reader = Reader(frame, INLINE_SLOTS)
         try:
             header = read_request_header(reader)
@@ -215,16 +196,24 @@ class Dispatcher:
         self._routes[key, version] = self._make_route(key, version)
         return self.dispatch(frame, session)
 
-    def _dispatch_undecoded(
-        self, form: RequestForm, frame: memoryview, session: Session
-    ) -> list[Part] | Waiting[Route] | None:
-        """``dispatch`` for a request that has the form of the last one of its connection."""
+    def _dispatch_undecoded(self, frame: memoryview, session: Session) -> list[Part] | Waiting[Route] | None:
+        """``dispatch`` for a request that has the form of an earlier one of its connection; None if it has not.
+
+        Requests without an answer have no form.
+        """
+        if len(frame) < CONTENT_PLACE:
+            return None
+        form: RequestForm | None = session.forms.get(API_AND_CORRELATION_ID.unpack_from(frame)[0])
+        if form is None or (varying := form.match(frame)) is None:
+            return None
         route = self._routes[form.api]
         self._counts[route.name] += 1
-        response = form.handle(frame, session)
+        response = form.handle(varying, frame, session)
         if type(response) is bytearray:
             return [response]
         header = form.header(frame)
+        if type(response) is Encoded:
+            return [response.frame(header.correlation_id, flexible_header=route.flexible_response_header)]
         if type(response) is GeneratorType:
             response = self._turns.run(response, self._other_slices)
         if isinstance(response, Message):

@@ -30,6 +30,11 @@ class Encoded(Message):
         self._version = version
         self._content = encode(message, version)
 
+    @property
+    def size(self) -> int:
+        """Bytes of the message."""
+        return len(self._content)
+
     def write(self, writer: Writer, version: int) -> None:
         """See ``Message.write``."""
         assert version == self._version

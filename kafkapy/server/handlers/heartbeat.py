@@ -6,22 +6,37 @@ UNKNOWN_MEMBER_ID 25, REBALANCE_IN_PROGRESS 27, UNSUPPORTED_VERSION 35 (``server
 FENCED_INSTANCE_ID 82; 0 while the group is loading.
 """
 
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
 
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kafkapy.server.encoded import Encoded
 from kafkapy.server.older_versions import refuses_static_member
+from kafkapy.server.request_forms import keep_same
 
 if TYPE_CHECKING:
     from kafkapy.server.context import RequestContext
 
+_KNOWN_ANSWERS: Final = 64
 
-def handle(context: "RequestContext", request: HeartbeatRequest) -> HeartbeatResponse:
+
+def handle(context: "RequestContext", request: HeartbeatRequest) -> Encoded:
     """Answer with the coordinator's error code."""
-    if refuses_static_member(context, request.group_instance_id):
-        return HeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    return HeartbeatResponse(
-        error_code=context.services.group_coordinator.heartbeat(
-            request.group_id, request.generation_id, request.member_id, request.group_instance_id
-        )
+    instance_id = request.group_instance_id
+    if instance_id is not None and refuses_static_member(context, instance_id):
+        return _answer(context.header.api_version, ErrorCode.UNSUPPORTED_VERSION)
+    error_code = context.services.group_coordinator.heartbeat(
+        request.group_id, request.generation_id, request.member_id, instance_id
     )
+    return _answer(context.header.api_version, error_code)
+
+
+@lru_cache(maxsize=_KNOWN_ANSWERS)
+def _answer(version: int, error_code: int) -> Encoded:
+    return Encoded(HeartbeatResponse(error_code=error_code), version)
+
+
+def remember(context: "RequestContext", request: HeartbeatRequest, frame: memoryview) -> None:
+    """A member repeats its heartbeat until the generation ends."""
+    keep_same(context, request, frame, handle)

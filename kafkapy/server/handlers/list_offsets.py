@@ -7,6 +7,7 @@ v5) or OFFSET_NOT_AVAILABLE 78 on a new leader, NOT_LEADER_OR_FOLLOWER 6, INVALI
 UNSUPPORTED_FOR_MESSAGE_FORMAT 43 (a format without timestamps), FENCED_LEADER_EPOCH 74, UNKNOWN_LEADER_EPOCH 75.
 """
 
+from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 from kafkapy.errors import BrokerError
@@ -22,6 +23,7 @@ from kafkapy.protocol.messages.list_offsets import (
 )
 from kafkapy.replication.partition import Partition
 from kafkapy.server.context import RequestContext
+from kafkapy.server.request_forms import keep_same
 from kafkapy.storage.log.log import Log
 from kafkapy.turns import Steps
 from kafkapy.types import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, READ_COMMITTED, TopicPartition
@@ -31,15 +33,33 @@ _FIRST_VERSION_OF_OFFSET_NOT_AVAILABLE: Final = 5
 _FIRST_VERSION_WITH_EPOCH: Final = 4
 
 
+_NONE: Final[AbstractSet[TopicPartition]] = frozenset()
+
+
 class _Asker(NamedTuple):
-    repeated: set[TopicPartition]
+    repeated: AbstractSet[TopicPartition]
     version: int
     is_consumer: bool
     isolation_level: int
 
 
-def handle(context: RequestContext, request: ListOffsetsRequest) -> Steps[ListOffsetsResponse]:
-    """See the card; a step is a partition."""
+def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse | Steps[ListOffsetsResponse]:
+    """See the card; a request for one partition, as most are, takes no steps."""
+    topics = request.topics
+    if len(topics) != 1 or len(topics[0].partitions) != 1:
+        return _answer_many(context, request)
+    asker = _Asker(_NONE, context.header.api_version, request.replica_id == CONSUMER, request.isolation_level)
+    answer = _answer(context, asker, topics[0].name, topics[0].partitions[0])
+    return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(topics[0].name, [answer])])
+
+
+def remember(context: RequestContext, request: ListOffsetsRequest, frame: memoryview) -> None:
+    """What asks for the end of a partition asks for it again."""
+    keep_same(context, request, frame, handle)
+
+
+def _answer_many(context: RequestContext, request: ListOffsetsRequest) -> Steps[ListOffsetsResponse]:
+    """A step is a partition."""
     repeated = yield from _repeated(request)
     asker = _Asker(
         repeated,
@@ -85,8 +105,6 @@ def _answer(
 def _repeated(request: ListOffsetsRequest) -> Steps[set[TopicPartition]]:
     asked: set[TopicPartition] = set()
     repeated: set[TopicPartition] = set()
-    if len(request.topics) == 1 and len(request.topics[0].partitions) == 1:
-        return repeated
     for topic in request.topics:
         for each in topic.partitions:
             topic_partition = TopicPartition(topic.name, each.partition_index)

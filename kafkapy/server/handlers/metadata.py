@@ -13,8 +13,9 @@ REPLICA_NOT_AVAILABLE 9 (version 0: a replica is offline), LISTENER_NOT_FOUND 72
 """
 
 from collections.abc import Awaitable, Collection, Generator, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
+from kafkapy.config.broker_config import DynamicLayers
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import LeaderNotAvailableError, PolicyViolationError
 from kafkapy.metadata.image import BrokerInfo, MetadataImage, PartitionInfo, TopicImage
@@ -28,16 +29,21 @@ from kafkapy.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from kafkapy.server.authorized_operations import cluster_operations, topic_operations
+from kafkapy.server.encoded import Encoded
+from kafkapy.server.request_forms import LARGEST_FORM_SIZE, SameRequest, keep
 from kafkapy.turns import Steps, in_turns, pause
 from kafkapy.types import NO_LEADER
 
 if TYPE_CHECKING:
+    from kafkapy.network.session import Session
     from kafkapy.server.context import RequestContext
 
 PARTITIONS_IN_A_STEP = 64
 """Rows that are built between two places to pause: some hundred microseconds."""
 TOPICS_AT_ONCE = 64
 """Topics of a request that is answered in one step, if they have few partitions."""
+MOST_KEPT_SIZE: Final = 4096
+"""Bytes of an answer that a connection keeps."""
 
 Answer = MetadataResponse | Awaitable[MetadataResponse]
 
@@ -47,6 +53,40 @@ def handle(context: "RequestContext", request: MetadataRequest) -> Answer | Step
     if not context.services.metadata.image.brokers:
         return _answer_when_known(context, request)
     return _answer_now(context, request)
+
+
+class RepeatedMetadata(SameRequest):
+    """The same question again. Its answer is kept, encoded, until the metadata or the broker's configuration change."""
+
+    __slots__ = ("_answer", "_image", "_configured")
+
+    def __init__(self, context: "RequestContext", request: MetadataRequest, frame: memoryview) -> None:
+        super().__init__(context, request, frame, handle)
+        self._answer: Encoded | None = None
+        self._image: MetadataImage | None = None
+        self._configured: DynamicLayers | None = None
+
+    def handle(self, varying: bool, frame: memoryview, session: "Session") -> Any:
+        """See ``RequestForm``."""
+        services = self.services
+        image, configured = services.metadata.image, services.config.dynamic
+        if self._answer is not None and self._image is image and self._configured is configured:
+            return self._answer
+        self._answer = None
+        answer = super().handle(varying, frame, session)
+        if isinstance(answer, MetadataResponse):  # at once, from this image; others wait or take steps
+            encoded = Encoded(answer, self.api[1])
+            if encoded.size > MOST_KEPT_SIZE:
+                return encoded
+            self._answer, self._image, self._configured = encoded, image, configured
+            return encoded
+        return answer
+
+
+def remember(context: "RequestContext", request: MetadataRequest, frame: memoryview) -> None:
+    """A client asks for the same topics again every few minutes, after errors, and before each of some calls."""
+    if len(frame) <= LARGEST_FORM_SIZE:
+        keep(RepeatedMetadata(context, request, frame), frame, context.session)
 
 
 async def _answer_when_known(context: "RequestContext", request: MetadataRequest) -> MetadataResponse:

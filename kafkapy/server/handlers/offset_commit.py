@@ -11,14 +11,16 @@ UNKNOWN_SERVER_ERROR -1 (the group's name can't be a part of a path).
 
 from collections.abc import Awaitable
 from functools import lru_cache
+from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.coordinator.answer import respond, respond_in_turns
 from kafkapy.coordinator.group.calls import CommitCall, commit_call_of
 from kafkapy.coordinator.group.offset_requests import utf16_length
-from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset
+from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset, committed_offset_of
 from kafkapy.metadata.exchange import consumer_offsets
 from kafkapy.protocol.errors import ErrorCode
+from kafkapy.protocol.headers import response_header_version
 from kafkapy.protocol.message import Message
 from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -27,14 +29,24 @@ from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from kafkapy.protocol.primitives import encode
 from kafkapy.server.commits import COMMITS_IN_A_STEP, is_large, parts_of, split_by_existence
 from kafkapy.server.encoded import Encoded
 from kafkapy.server.older_versions import TREE_VERSION, refuses_static_member
 from kafkapy.server.partition_rows import rows_by_topic
+from kafkapy.server.request_forms import (
+    API_AND_CORRELATION_ID,
+    CONTENT_PLACE,
+    LARGEST_FORM_SIZE,
+    Form,
+    is_repeated,
+    keep,
+)
 from kafkapy.turns import Steps, in_turns, pause, pieces
 from kafkapy.types import TopicPartition, as_long
 
 if TYPE_CHECKING:
+    from kafkapy.network.session import Session
     from kafkapy.server.context import RequestContext
 
 DATED_VERSION = 1
@@ -44,7 +56,11 @@ TREE_NODES_AT_ONCE: Final = 64
 """Offsets that are written into the metadata tree at once: some milliseconds, most of them in the store."""
 _KNOWN_ANSWERS: Final = 1024
 _KNOWN_PARTITIONS: Final = 16
-"""Answers for more partitions are not cached."""
+"""Answers for more partitions are not cached, and their requests get no form."""
+_OFFSET: Final = Struct(">q")
+_CORRELATION_ID: Final = Struct(">i")
+_SIZE_SIZE: Final = 4
+"""Bytes of a response's size, before its correlation id."""
 
 
 Answered = Message | Awaitable[OffsetCommitResponse]
@@ -157,6 +173,113 @@ async def _commit_to_tree(context: "RequestContext", request: OffsetCommitReques
         errors.update(await consumer_offsets.commit(services.store, request.group_id, dict(committed)))
         await pause()
     return await in_turns(_build_in_steps(errors))
+
+
+class RepeatedCommit(Form):
+    """Commits of one member for the same few partitions, which differ in correlation id and offsets only."""
+
+    __slots__ = ("_request", "_partitions", "_epochs_and_metadata", "_numbers", "_content", "_done", "_response")
+
+    def __init__(
+        self, context: "RequestContext", request: OffsetCommitRequest, frame: memoryview, numbers: Struct
+    ) -> None:
+        """``numbers`` unpacks the request from the client id on: by turns what stays the same, and an offset."""
+        partitions = _partitions_of(request)
+        super().__init__(context, _about(request))
+        self._request = request
+        self._partitions = partitions
+        asked = request.topics[0].partitions
+        self._epochs_and_metadata = [(each.committed_leader_epoch, each.committed_metadata or "") for each in asked]
+        self._numbers = numbers
+        self._content = numbers.unpack(frame)[::2]
+        self._done = dict.fromkeys(partitions, 0)
+        is_flexible = response_header_version(*self.api) > 0
+        self._response = _without_errors(self.api[1], partitions).frame(0, flexible_header=is_flexible)
+
+    def match(self, frame: memoryview) -> tuple[int, ...] | None:
+        """Return the offsets."""
+        if len(frame) != self._numbers.size:
+            return None
+        fields = self._numbers.unpack(frame)
+        return fields[1::2] if fields[::2] == self._content else None
+
+    def handle(
+        self, offsets: tuple[int, ...], frame: memoryview, session: "Session"
+    ) -> bytearray | Answered | Steps[Answered]:
+        """Commit the offsets; return the response's frame, or as the function ``handle``."""
+        services = self.services
+        known = services.metadata.image.topics.get(self._partitions[0].topic)
+        commits: dict[TopicPartition, CommittedOffset] = {}
+        now_ms = services.clock.now_ms()
+        for partition, offset, kept in zip(self._partitions, offsets, self._epochs_and_metadata, strict=True):
+            if known is None or partition.partition not in known.partitions:
+                return self._decoded(offsets, frame, session)
+            commits[partition] = committed_offset_of((offset, *kept, now_ms, NO_EXPIRY))
+        request = self._request
+        answer = services.group_coordinator.commit_offsets(
+            commit_call_of(
+                (
+                    request.group_id,
+                    request.member_id,
+                    request.generation_id_or_member_epoch,
+                    commits,
+                    request.group_instance_id,
+                )
+            )
+        )
+        if answer.is_set and answer.value == self._done:
+            response = self._response[:]
+            _CORRELATION_ID.pack_into(response, _SIZE_SIZE, API_AND_CORRELATION_ID.unpack_from(frame)[1])
+            return response
+        return respond(answer, _build)
+
+    def _decoded(self, offsets: tuple[int, ...], frame: memoryview, session: "Session") -> Answered | Steps[Answered]:
+        """A partition does not exist: do what is done for the decoded request."""
+        for partition, offset in zip(self._request.topics[0].partitions, offsets, strict=True):
+            partition.committed_offset = offset
+        return handle(self.context(frame, session), self._request)
+
+
+def _partitions_of(request: OffsetCommitRequest) -> tuple[TopicPartition, ...]:
+    (topic,) = request.topics
+    return tuple(TopicPartition(topic.name, each.partition_index) for each in topic.partitions)
+
+
+def _about(request: OffsetCommitRequest) -> object:
+    return request.group_id, request.member_id, request.generation_id_or_member_epoch, _partitions_of(request)
+
+
+def remember(context: "RequestContext", request: OffsetCommitRequest, frame: memoryview) -> None:
+    """Let the next commits of the connection be compared with this one, if the one before was for the same partitions.
+
+    The offsets' places are those that differ when the request is encoded with all bits of the offsets inverted.
+    """
+    topics = request.topics
+    if (
+        len(topics) != 1
+        or not 0 < len(topics[0].partitions) <= _KNOWN_PARTITIONS
+        or len(frame) > LARGEST_FORM_SIZE
+        or context.header.api_version <= DATED_VERSION
+        or request.retention_time_ms != DEFAULT_RETENTION
+        or not is_repeated(_about(request), frame, context.session)
+        or refuses_static_member(context, request.group_instance_id)
+    ):
+        return
+    version = context.header.api_version
+    body = encode(request, version)
+    begin = len(frame) - len(body)
+    if frame[begin:] != body:
+        return  # the same message may be encoded in other ways
+    for each in topics[0].partitions:
+        each.committed_offset = ~each.committed_offset
+    inverted = encode(request, version)
+    places = [begin + place for place, (one, other) in enumerate(zip(body, inverted, strict=True)) if one != other]
+    form, end = f">{CONTENT_PLACE}x", CONTENT_PLACE
+    for place in places[:: _OFFSET.size]:
+        form += f"{place - end}sq"
+        end = place + _OFFSET.size
+    numbers = Struct(f"{form}{len(frame) - end}s")
+    keep(RepeatedCommit(context, request, frame, numbers), frame, context.session)
 
 
 def _answered(version: int, errors: dict[TopicPartition, int]) -> Message:

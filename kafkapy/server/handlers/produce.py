@@ -26,7 +26,6 @@ from kafkapy.metadata.topic_rules import INTERNAL_TOPICS
 from kafkapy.network.errors import RefusedError, UnansweredFailureError
 from kafkapy.network.session import Session
 from kafkapy.protocol.errors import ErrorCode
-from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -61,6 +60,14 @@ from kafkapy.replication.replica_manager import PendingAck, ReplicaManager
 from kafkapy.server.context import RequestContext
 from kafkapy.server.encoded import SIZE_AND_CORRELATION_ID
 from kafkapy.server.partition_rows import ROWS_IN_A_STEP
+from kafkapy.server.request_forms import (
+    API_AND_CORRELATION_ID,
+    CONTENT_PLACE,
+    LARGEST_FORM_SIZE,
+    Form,
+    is_repeated,
+    keep,
+)
 from kafkapy.storage.log.log import AppendResult
 from kafkapy.turns import Steps, turns
 from kafkapy.types import NO_OFFSET, TopicPartition, topic_partition_of
@@ -318,95 +325,79 @@ def _when_acknowledged(
     return append.replicas.when_acknowledged(append.waiting, timeout_ms, build)
 
 
-_FORM_AND_CORRELATION_ID: Final = Struct(">ii")
-"""API key and version as one number, and the correlation id: the first fields of a request."""
-_CLIENT_ID_PLACE: Final = _FORM_AND_CORRELATION_ID.size
-_LONGEST_FORM_SIZE: Final = 1024
-"""Bytes of a request before its records that a connection may keep: a topic's name has at most 249."""
 _BATCH: Final = Struct(">8xi4xb4xh")
 """Length, magic and attributes of a batch of format 2."""
 _ANSWERED: Final = Struct(">qqq")
 """Base offset, append time (ms) and log start offset of a response of versions 5 to 8."""
 
 
-class RepeatedProduce:
-    """Requests of one connection for one partition that differ from the last one in correlation id and records only.
+class RepeatedProduce(Form):
+    """Requests of one connection for one partition that differ in correlation id and records only.
 
-    Nearly all requests of a producer that writes to one partition do. Everything but those two is compared as bytes,
-    not decoded, and the response is made from the last one's bytes. What does not fit is decoded and goes to the
-    function ``handle``. Errors, acknowledgements to wait for and large batches are answered by ``_Append``, as there.
+    Nearly all requests of a producer that writes to one partition do. The response is made from the last one's bytes.
+    Errors, acknowledgements to wait for and large batches are answered by ``_Append``, as in the function ``handle``.
     Saves a third of a one-record request's processor time (``bench/results/2026-11-25-repeated-produce.md``).
     """
 
     __slots__ = (
-        "api", "_services", "_replicas", "_header", "_topic_partition", "_acks", "_timeout_ms",
-        "_is_transactional", "_form", "_middle", "_records_place", "_response", "_offset_place",
+        "_replicas", "_topic_partition", "_acks", "_timeout_ms", "_is_transactional", "_middle", "_records_place",
+        "_response", "_offset_place",
     )  # fmt: skip
 
     def __init__(self, context: RequestContext, request: ProduceRequest, frame: memoryview, before: int) -> None:
         """``before`` is the position of the records' size."""
-        header, (topic,) = context.header, request.topic_data
-        self.api = header.api_key, header.api_version
-        self._services = context.services
-        self._replicas = context.services.replica_manager
-        self._header = header
-        self._topic_partition = TopicPartition(topic.name, topic.partition_data[0].index)
+        (topic,) = request.topic_data
+        topic_partition = TopicPartition(topic.name, topic.partition_data[0].index)
+        super().__init__(context, topic_partition)
+        self._topic_partition = topic_partition
         self._acks = request.acks
         self._timeout_ms = request.timeout_ms
         self._is_transactional = request.transactional_id is not None
-        self._form = _FORM_AND_CORRELATION_ID.unpack_from(frame)[0]
+        self._replicas = context.services.replica_manager
         self._records_place = before + _LENGTH.size
-        self._middle = bytes(frame[_CLIENT_ID_PLACE:before])
+        self._middle = bytes(frame[CONTENT_PLACE:before])
         self._response: bytearray | None = None  # the frame of one, made when it is needed
         self._offset_place = 0
 
-    def fits(self, frame: memoryview) -> bool:
-        """Tell whether the request is of this form, and its records are one batch that needs no rule of its own."""
+    def match(self, frame: memoryview) -> memoryview | None:
+        """Return the records, if they are one batch that needs no rule of its own."""
         place = self._records_place
         size = len(frame) - place
-        if size < HEADER_SIZE or _FORM_AND_CORRELATION_ID.unpack_from(frame)[0] != self._form:
-            return False
+        if size < HEADER_SIZE:
+            return None
         before = place - _LENGTH.size
-        if _LENGTH.unpack_from(frame, before)[0] != size or frame[_CLIENT_ID_PLACE:before] != self._middle:
-            return False
+        if _LENGTH.unpack_from(frame, before)[0] != size or frame[CONTENT_PLACE:before] != self._middle:
+            return None
         length, magic, attributes = _BATCH.unpack_from(frame, place)
         is_plain = length + LOG_OVERHEAD == size and magic == MAGIC
-        return is_plain and (self._is_transactional or not attributes & TRANSACTIONAL_BIT)
+        return frame[place:] if is_plain and (self._is_transactional or not attributes & TRANSACTIONAL_BIT) else None
 
-    def handle(self, frame: memoryview, session: Session) -> bytearray | Answer | Steps[Answer]:
-        """Append the records of a request that fits; return the response's frame, or as the function ``handle``."""
+    def handle(self, records: memoryview, frame: memoryview, session: Session) -> bytearray | Answer | Steps[Answer]:
+        """Append the records; return the response's frame, or as the function ``handle``."""
         topic_partition, acks = self._topic_partition, self._acks
-        records = frame[self._records_place :]
         partition = self._replicas.partitions.get(topic_partition)
         if partition is None:
-            return handle(self._context(frame, session), self._request(records))
+            return handle(self.context(frame, session), self._request(records))
         log_start_offset = partition.log.log_start_offset
         try:
             result = self._replicas.append_to(partition, records, required_acks=acks)
         except (BrokerError, LargeBatchError) as error:
-            return self._beside(self._context(frame, session), records, error.with_traceback(None), log_start_offset)
+            return self._beside(self.context(frame, session), records, error.with_traceback(None), log_start_offset)
         if partition.log.durability.is_owing or (acks == ALL_IN_SYNC and partition.remotes):
-            return self._waiting(self._context(frame, session), records, result)
+            return self._waiting(self.context(frame, session), records, result)
         response = self._response
         if response is None:
             response = self._make_response()
-        correlation_id = _FORM_AND_CORRELATION_ID.unpack_from(frame)[1]
+        correlation_id = API_AND_CORRELATION_ID.unpack_from(frame)[1]
         SIZE_AND_CORRELATION_ID.pack_into(response, 0, len(response) - _LENGTH.size, correlation_id)
         appended = result.first_offset, result.log_append_time_ms, result.log_start_offset
         _ANSWERED.pack_into(response, self._offset_place, *appended)
         return response[:]
 
-    def header(self, frame: memoryview) -> RequestHeader:
-        """Return the header of a request that fits."""
-        return self._header._replace(correlation_id=_FORM_AND_CORRELATION_ID.unpack_from(frame)[1])
-
-    def _context(self, frame: memoryview, session: Session) -> RequestContext:
-        return RequestContext(self._services, self.header(frame), session)
-
     def _make_response(self) -> bytearray:
         topic, index = self._topic_partition
         response = ProduceResponse([TopicProduceResponse(topic, partition_responses=[PartitionProduceResponse(index)])])
-        content = encode(response, self._header.api_version)
+        content = encode(response, self.api[1])
         self._response = bytearray(SIZE_AND_CORRELATION_ID.size) + content
         # behind the count of topics, topic, count of partitions, index, error code
         self._offset_place = SIZE_AND_CORRELATION_ID.size + 4 + 2 + len(topic.encode()) + 4 + 4 + 2
@@ -450,11 +441,10 @@ def remember(context: RequestContext, request: ProduceRequest, frame: memoryview
 
     ``frame`` ends with the records. A connection that changes between partitions would gain nothing from a form.
     """
-    session, topics = context.session, request.topic_data
+    topics = request.topic_data
     is_single = len(topics) == 1 and len(topics[0].partition_data) == 1
-    place = (topics[0].name, topics[0].partition_data[0].index) if is_single else None
-    if place is None or place != session.last_place:
-        session.last_place, session.last_form = place, None
+    about = (topics[0].name, topics[0].partition_data[0].index) if is_single else None
+    if not is_repeated(about, frame, context.session) or about is None:
         return
     records: memoryview = topics[0].partition_data[0].records  # type: ignore[assignment]  # as read
     before = len(frame) - len(records) - _LENGTH.size
@@ -462,9 +452,9 @@ def remember(context: RequestContext, request: ProduceRequest, frame: memoryview
         context.header.api_version in REMEMBERED_VERSIONS
         and request.acks in WITH_ANSWER
         and topics[0].name not in INTERNAL_TOPICS
-        and before <= _LONGEST_FORM_SIZE
+        and before <= LARGEST_FORM_SIZE
     ):
-        session.last_form = RepeatedProduce(context, request, frame, before)
+        keep(RepeatedProduce(context, request, frame, before), frame, context.session)
 
 
 def failed(index: int, error: BrokerError, log_start_offset: int) -> PartitionProduceResponse:

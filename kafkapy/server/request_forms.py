@@ -1,0 +1,131 @@
+"""Forms of requests: the next request of a connection is compared with an earlier one as bytes, and not decoded.
+
+Clients send nearly the same requests again and again: a heartbeat differs from the one before in its correlation id
+only, a commit in its offsets too. Decoding is a fifth to a third of the broker's work on such a request.
+
+After a request was decoded and handled, the handler's ``remember`` may leave a form of it in ``Session.forms``, by the
+request's first four bytes (API key and version). The dispatcher asks the form what a later request has in the places
+that may vary (``match``), and lets it do what the handler does (``handle``). A request that does not match is decoded.
+Where making a form costs more than decoding, the second request about the same thing gets one (``is_repeated``).
+Every form is tested against the decoded way with random requests: ``tests/server/handlers/test_repeated_*.py``.
+"""
+
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from kafkapy.protocol.headers import RequestHeader
+from kafkapy.protocol.message import Message
+from kafkapy.server.context import RequestContext
+from kafkapy.server.interception import Handler
+from kafkapy.types import maker
+
+if TYPE_CHECKING:
+    from kafkapy.network.session import Session
+
+API_AND_CORRELATION_ID: Final = Struct(">ii")
+"""The first fields of a request: API key and version as one number, and the correlation id."""
+CONTENT_PLACE: Final = API_AND_CORRELATION_ID.size
+"""Where the client id begins, and all that two requests may have in common."""
+LARGEST_FORM_SIZE: Final = 1024
+"""Bytes of a request that a connection may keep: a topic's name has at most 249."""
+MOST_FORMS: Final = 4
+"""Forms that a connection may keep."""
+
+_header_of: Final = maker(RequestHeader)
+
+
+class RequestForm(Protocol):
+    """Requests of one connection that differ little. It must not refer to the session, which refers to it."""
+
+    api: tuple[int, int]
+    """API key and version."""
+
+    def match(self, frame: memoryview) -> Any:
+        """What a request of this API and version has in the places that may vary; None if it has another form."""
+
+    def handle(self, varying: Any, frame: memoryview, session: "Session") -> Any:
+        """Do what the handler does with a request that has ``varying``; may return the response's frame too."""
+
+    def header(self, frame: memoryview) -> RequestHeader:
+        """The header of a request that has this form."""
+
+
+class Form:
+    """What forms have in common: the header of a request that was decoded."""
+
+    __slots__ = ("api", "about", "services", "_client_id", "_unknown_tagged_fields")
+
+    def __init__(self, context: RequestContext, about: object = None) -> None:
+        """``about``: see ``is_repeated``."""
+        self.about = about
+        key, version, _, self._client_id, self._unknown_tagged_fields = context.header
+        self.api = key, version
+        self.services = context.services
+
+    def header(self, frame: memoryview) -> RequestHeader:
+        """See ``RequestForm``."""
+        correlation_id: int = API_AND_CORRELATION_ID.unpack_from(frame)[1]
+        return _header_of((*self.api, correlation_id, self._client_id, self._unknown_tagged_fields))
+
+    def context(self, frame: memoryview, session: "Session") -> RequestContext:
+        """The context of a request that has this form."""
+        return RequestContext(self.services, self.header(frame), session)
+
+
+class SameRequest(Form):
+    """Requests that differ in the correlation id only: the decoded one is handled again, so it must not be changed."""
+
+    __slots__ = ("_request", "_content", "_handle")
+
+    def __init__(self, context: RequestContext, request: Message, frame: memoryview, handle: Handler) -> None:
+        super().__init__(context)
+        self._request = request
+        self._content = bytes(frame[CONTENT_PLACE:])
+        self._handle = handle
+
+    def match(self, frame: memoryview) -> bool | None:
+        """See ``RequestForm``: nothing varies."""
+        return True if frame[CONTENT_PLACE:] == self._content else None
+
+    def handle(self, _: bool, frame: memoryview, session: "Session") -> Any:
+        """See ``RequestForm``."""
+        return self._handle(self.context(frame, session), self._request)
+
+
+class _Seen:
+    """What the last request was about, in the place of a form."""
+
+    __slots__ = ("about",)
+
+    def __init__(self, about: object) -> None:
+        self.about = about
+
+    def match(self, _: memoryview) -> None:
+        """No request has this form."""
+
+
+def is_repeated(about: object, frame: memoryview, session: "Session") -> bool:
+    """Whether the last request of this API and version was about the same; notes that this one is."""
+    forms = session.forms
+    key = API_AND_CORRELATION_ID.unpack_from(frame)[0]
+    known = forms.get(key)
+    if known is not None and known.about == about:
+        return True
+    if known is None and len(forms) >= MOST_FORMS:
+        forms.clear()
+    forms[key] = _Seen(about)
+    return False
+
+
+def keep(form: RequestForm, frame: memoryview, session: "Session") -> None:
+    """Compare the next requests of this API and version with ``form``."""
+    forms = session.forms
+    if len(forms) >= MOST_FORMS:
+        forms.clear()
+    forms[API_AND_CORRELATION_ID.unpack_from(frame)[0]] = form
+
+
+def keep_same(context: RequestContext, request: Message, frame: memoryview, handle: Handler) -> None:
+    """Let ``handle`` have ``request`` again when the connection repeats it."""
+    if len(frame) <= LARGEST_FORM_SIZE:
+        keep(SameRequest(context, request, frame, handle), frame, context.session)
