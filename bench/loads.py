@@ -88,6 +88,27 @@ def python_client(module: str, *arguments: str, timeout_s: float = TIMEOUT_S) ->
     return answer
 
 
+class Floor:
+    """A running server of nothing but the answers: a module that prints its port, and ends with its input."""
+
+    def __init__(self, module: str, *arguments: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        self.pid = self._process.pid
+        self.port = int(self._process.stdout.readline())
+
+    def __enter__(self) -> "Floor":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
+
+
 def _measured(meter: Meter, gigabytes: float) -> Metrics:
     return {
         "s_per_gb": meter.processor_s / gigabytes,

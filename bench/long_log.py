@@ -3,8 +3,6 @@
 import json
 import os
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -13,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.brokers import Arena, Contestant
-from bench.loads import Metrics, python_client
+from bench.loads import Floor, Metrics, python_client
 from bench.long_log_client import FETCH_SIZE, RECORD_SIZE, RECORDS_OF_A_BATCH
 from bench.machine import memory_size
 from bench.measure import LoadError, Meter, median
@@ -44,7 +42,7 @@ class LongLog:
         contestant.check_records(self.topic, batches * RECORDS_OF_A_BATCH)
         files = sorted(contestant.process.directory.glob(f"**/{self.topic}-0/*.log"))
         cold = 2 * sum(path.stat().st_size for path in files) > memory_size()
-        with Floor(files[0].parent, self.topic) as floor:
+        with Floor("bench.long_log_floor", str(files[0].parent), self.topic) as floor:
             passes = [self._pass(contestant, files, floor, options, cold=cold) for _ in range(PASSES)]
         contestant.drop_topics()
         return {name: median(sorted(each[name] for each in passes)) or 0.0 for name in passes[0]}
@@ -53,7 +51,7 @@ class LongLog:
         self,
         contestant: Contestant,
         files: Sequence[Path],
-        floor: "Floor",
+        floor: Floor,
         options: dict[str, int | str],
         *,
         cold: bool,
@@ -92,27 +90,6 @@ def forget(files: Sequence[Path]) -> None:
         with path.open("rb") as file:
             os.fsync(file.fileno())
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
-class Floor:
-    """A running `long_log_floor`."""
-
-    def __init__(self, folder: Path, topic: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "bench.long_log_floor", str(folder), topic],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self._process.stdout is not None
-        self.pid = self._process.pid
-        self.port = int(self._process.stdout.readline())
-
-    def __enter__(self) -> "Floor":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.communicate()
 
 
 class Alone(NamedTuple):

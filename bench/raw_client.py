@@ -38,9 +38,9 @@ def frame(key: ApiKey, request: Message, version: int) -> bytes:
     return struct.pack(">i", len(body)) + body
 
 
-def produce_frame(topic: str, partition: int = 0, acks: int = 1) -> bytes:
-    """One record for the partition."""
-    batch = encode_batch([Record(None, VALUE, timestamp=int(1000 * time.time()))])
+def produce_frame(topic: str, partition: int = 0, acks: int = 1, *, count: int = 1, value: bytes = VALUE) -> bytes:
+    """A batch of `count` records for the partition, one if nothing else is said."""
+    batch = encode_batch([Record(None, value, timestamp=int(1000 * time.time()))] * count)
     data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(partition, batch)])
     request = ProduceRequest(acks=acks, timeout_ms=5000, topic_data=[data])
     return frame(ApiKey.PRODUCE, request, PRODUCE_VERSION)
@@ -70,9 +70,14 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
 
 
 def error_of(answer: bytes, topic: str) -> int:
-    """The error code of a produce response for one partition: after correlation id, counts, name and index."""
-    (error,) = struct.unpack_from(">h", answer, 4 + 4 + 2 + len(topic) + 4 + 4)
-    return int(error)
+    """The error code of a produce response for one partition."""
+    return error_and_offset(answer, topic)[0]
+
+
+def error_and_offset(answer: bytes, topic: str) -> tuple[int, int]:
+    """Error code and base offset of the same: after correlation id, counts, name and index."""
+    error, offset = struct.unpack_from(">hq", answer, 4 + 4 + 2 + len(topic) + 4 + 4)
+    return int(error), int(offset)
 
 
 def first_acknowledged_s(port: int, topic: str, deadline_s: float) -> float:

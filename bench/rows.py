@@ -351,21 +351,40 @@ SMALL = {
     "list-offsets": ("ListOffsets of one partition", 1.0, None),
 }
 """What a small request is called, and the limits of its processor time and of its round trip."""
+FLOOR = "the same, by epoll, recv, CRC, pwrite and send alone"
 
 
 def _small(share: int) -> list[Row]:
+    """Beside fully warm brokers; only on request, as all of it takes half an hour."""
     rows = []
     for kind, (title, cost_ratio, wait_ratio) in SMALL.items():
         for connections, requests in ((16, 40_000), (1, 10_000)):
-            load = SmallRequests(kind, connections, requests // share)
-            name = f"small-{kind}-{connections}"
             what = f"{title}, {connections} connection{'s' if connections > 1 else ''}, warm"
-            rows += [
-                Row(name, what, "processor-µs", load, "us_per_request", ratio=cost_ratio, if_named=True),
-                Row(f"{name}-wait", "the same, its round trip, median", "µs", load, "p50_us", ratio=wait_ratio,
-                    if_named=True),
-            ]  # fmt: skip
-    return rows
+            load = SmallRequests(kind, connections, requests // share)
+            rows += _small_rows(f"small-{kind}-{connections}", what, load, cost_ratio, wait_ratio)
+            if kind == "produce":
+                most = 2.0 if connections > 1 else None
+                rows.append(Row(f"small-{kind}-{connections}-floor", FLOOR, "×", load, "above_floor", ceiling=most,
+                                if_named=True))  # fmt: skip
+    crowd = SmallRequests("produce", 200, 40_000 // share)
+    large = SmallRequests("large", 16, 16_000 // share)
+    receipt = SmallRequests("receipt", 1, 3_000 // share)
+    return [
+        *rows,
+        Row("small-produce-200", "produce one record, 200 connections: time between two answers", "µs", crowd,
+            "wall_us", ratio=1.25, if_named=True),
+        *_small_rows("small-large", "produce 63 records of 1 kB, 16 connections, warm", large, 0.65, None),
+        Row("small-large-floor", FLOOR, "×", large, "above_floor", ceiling=1.15, if_named=True),
+        *_small_rows("small-fetch", "fetch the same", SmallRequests("fetch", 16, 16_000 // share), 0.5, None),
+        *_small_rows("small-receipt", "a record to a consumer that waits for it, warm", receipt, 0.9, 0.9),
+    ]  # fmt: skip
+
+
+def _small_rows(name: str, what: str, load: SmallRequests, cost: float | None, wait: float | None) -> list[Row]:
+    return [
+        Row(name, what, "processor-µs", load, "us_per_request", ratio=cost, if_named=True),
+        Row(f"{name}-wait", "the same, its round trip, median", "µs", load, "p50_us", ratio=wait, if_named=True),
+    ]
 
 
 def _spark(share: int) -> list[Row]:

@@ -4,8 +4,8 @@ import json
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bench.brokers import Arena, Contestant
-from bench.loads import MANY, Metrics, python_client
+from bench.brokers import KAFKAPY, Arena, Contestant
+from bench.loads import MANY, Floor, Metrics, python_client
 from bench.measure import Meter
 
 
@@ -24,7 +24,11 @@ class SmallRequests:
     most_rounds: ClassVar[int] = MANY
     settles_in: ClassVar[int] = 10
     cost: ClassVar[str] = "us_per_request"
-    topic: ClassVar[str] = "small"
+
+    @property
+    def topic(self) -> str:
+        """What is produced is no part of what other loads fetch."""
+        return f"small-{self.kind}" if self.kind in ("large", "fetch") else "small"
 
     def run(self, contestant: Contestant, arena: Arena) -> Metrics:
         contestant.ensure_topic(self.topic)
@@ -32,6 +36,15 @@ class SmallRequests:
         if self.kind in ("commit", "heartbeat"):
             python_client("bench.group_client", "prepare", json.dumps(options))
         options |= {"kind": self.kind, "requests": self.requests}
-        with Meter(contestant.pid) as meter:
+        metrics = self._measured(contestant.pid, options)
+        if self.kind in ("produce", "large") and contestant.name == KAFKAPY:
+            with Floor("bench.small_floor", self.topic) as floor:
+                least = self._measured(floor.pid, {**options, "port": floor.port})
+            above = metrics["us_per_request"] / least["us_per_request"]
+            metrics |= {"floor_us_per_request": least["us_per_request"], "above_floor": above}
+        return metrics
+
+    def _measured(self, pid: int, options: dict[str, object]) -> Metrics:
+        with Meter(pid) as meter:
             metrics = python_client("bench.small_client", json.dumps(options))
         return {**metrics, "us_per_request": 1e6 * meter.processor_s / self.requests}

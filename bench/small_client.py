@@ -1,4 +1,4 @@
-"""Small requests as ready-made frames over plain sockets, one in flight on each connection.
+"""Requests as ready-made frames over plain sockets, one in flight on each connection; nearly all are small.
 
 `python -m bench.small_client '{"port": …, "topic": …, "kind": "heartbeat", "connections": …, "requests": …}'`; its last
 line of output is a JSON object.
@@ -6,6 +6,7 @@ line of output is a JSON object.
 
 import json
 import socket
+import struct
 import sys
 import time
 from collections.abc import Callable
@@ -13,21 +14,44 @@ from itertools import count
 
 from bench.group_client import BEAT, COMMIT, Member, ask, commit_request
 from bench.measure import percentile
-from bench.raw_client import connect, error_of, frame, produce_frame, round_trips
+from bench.raw_client import (
+    VALUE,
+    connect,
+    error_and_offset,
+    error_of,
+    frame,
+    produce_frame,
+    receive,
+    round_trips,
+)
 from kafkapy.protocol.api_keys import ApiKey
+from kafkapy.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkapy.protocol.messages.heartbeat import HeartbeatRequest
 from kafkapy.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
-METADATA, LIST_OFFSETS = 8, 5
+METADATA, LIST_OFFSETS, FETCH = 8, 5, 11
 LATEST = -1
 NO_ERROR = b"\0\0"
+RECORDS, RECORD = 63, bytes(1000)
+"""A large request: as many records of 1 kB as a producer's batch of 64 kB takes."""
+LARGE_SIZE = 1 << 16
+MOST_WAIT_MS = 5000
+BEFORE_PRODUCE_S = 0.001
+"""After which the consumer's fetch waits in the broker."""
+BEHIND_OFFSET = 8 + 4 + 4 + 2
+"""Bytes that follow the offset in a fetch of version 11: log start, size, forgotten topics, rack."""
+OFFSET = struct.Struct(">q")
 
 
 def frame_of(kind: str, connection: socket.socket, port: int, topic: str, number: int) -> bytes:
     """The request that one connection repeats."""
     if kind == "produce":
         return produce_frame(topic)
+    if kind == "large":
+        return produce_frame(topic, count=RECORDS, value=RECORD)
+    if kind == "fetch":
+        return fetch_frame(topic)
     if kind == "commit":
         return frame(ApiKey.OFFSET_COMMIT, commit_request(f"commits-{number}", topic), COMMIT)
     if kind == "heartbeat":
@@ -47,6 +71,19 @@ def frame_of(kind: str, connection: socket.socket, port: int, topic: str, number
     return request_frame
 
 
+def fetch_frame(topic: str, offset: int = 0) -> bytes:
+    """Asks for the records from the offset on, up to `LARGE_SIZE` of them, and waits for one."""
+    partition = FetchPartition(0, fetch_offset=offset, partition_max_bytes=LARGE_SIZE)
+    asked = FetchRequest(
+        max_wait_ms=MOST_WAIT_MS,
+        min_bytes=1,
+        max_bytes=LARGE_SIZE,
+        session_epoch=-1,
+        topics=[FetchTopic(topic, partitions=[partition])],
+    )
+    return frame(ApiKey.FETCH, asked, FETCH)
+
+
 def settled_member(port: int, group: str) -> Member:
     """The only member of a group, which has its part."""
     member = Member(port, group)
@@ -61,7 +98,7 @@ def check_of(kind: str, topic: str) -> Callable[[bytes], None]:
     first: list[bytes] = []
 
     def check(answer: bytes) -> None:
-        if kind == "produce":
+        if kind in ("produce", "large"):
             is_good = error_of(answer, topic) == 0
         elif kind in ("commit", "heartbeat"):
             is_good = answer[-2:] == NO_ERROR
@@ -75,7 +112,13 @@ def check_of(kind: str, topic: str) -> Callable[[bytes], None]:
 
 
 def run(port: int, topic: str, kind: str, connections: int, requests: int) -> dict[str, float]:
-    """Send the requests and wait for every answer; round trips in µs."""
+    """Send the requests and wait for every answer; times in µs."""
+    if kind == "receipt":
+        return receipts(port, topic, requests)
+    if kind == "fetch":
+        with connect(port) as connection:
+            connection.sendall(produce_frame(topic, count=RECORDS, value=RECORD))
+            check_of("large", topic)(receive(connection))
     sockets = [connect(port) for _ in range(connections)]
     places = zip(sockets, count(), strict=False)
     frames = [(each, frame_of(kind, each, port, topic, number)) for each, number in places]
@@ -84,7 +127,34 @@ def run(port: int, topic: str, kind: str, connections: int, requests: int) -> di
     elapsed_s = time.perf_counter() - began_s
     for each in sockets:
         each.close()
-    return {"per_s": requests / elapsed_s, "p50_us": percentile(waited, 0.5), "p99_us": percentile(waited, 0.99)}
+    return {
+        "wall_us": 1e6 * elapsed_s / requests,
+        "p50_us": percentile(waited, 0.5),
+        "p99_us": percentile(waited, 0.99),
+    }
+
+
+def receipts(port: int, topic: str, requests: int) -> dict[str, float]:
+    """One-record produce requests, each with a consumer that waits for it; from produce to receipt in µs."""
+    waited = []
+    record = produce_frame(topic)
+    with connect(port) as consumer, connect(port) as producer:
+        producer.sendall(record)
+        offset = 1 + error_and_offset(receive(producer), topic)[1]
+        fetch = bytearray(fetch_frame(topic))
+        for _ in range(requests):
+            OFFSET.pack_into(fetch, len(fetch) - BEHIND_OFFSET - OFFSET.size, offset)
+            consumer.sendall(fetch)
+            time.sleep(BEFORE_PRODUCE_S)
+            began_s = time.perf_counter()
+            producer.sendall(record)
+            received = receive(consumer)
+            waited.append(1e6 * (time.perf_counter() - began_s))
+            error, found = error_and_offset(receive(producer), topic)
+            if error or found != offset or VALUE not in received:
+                raise SystemExit(f"a fetch of offset {offset} got no record, or a record got offset {found}")
+            offset += 1
+    return {"p50_us": percentile(waited, 0.5), "p99_us": percentile(waited, 0.99)}
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ async def raw(client: Client, data: bytes) -> bytes:
 async def member_of(client: Client, group: str) -> tuple[int, str]:
     """Generation and member id of the only member of a group."""
     while (await client.ask(FindCoordinatorRequest(group), 0)).error_code:
-        await asyncio.sleep(0)
+        pass
     protocols = [JoinGroupRequestProtocol("range", b"")]
     asked = JoinGroupRequest(group, 30_000, 30_000, "", protocol_type="consumer", protocols=protocols)
     joined = await client.ask(asked, 3)
