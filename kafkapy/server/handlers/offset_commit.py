@@ -19,6 +19,7 @@ from kafkapy.coordinator.group.calls import CommitCall, commit_call_of
 from kafkapy.coordinator.group.offset_requests import utf16_length
 from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset, committed_offset_of
 from kafkapy.metadata.exchange import consumer_offsets
+from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.headers import response_header_version
 from kafkapy.protocol.message import Message
@@ -178,18 +179,25 @@ async def _commit_to_tree(context: "RequestContext", request: OffsetCommitReques
 class RepeatedCommit(Form):
     """Commits of one member for the same few partitions, which differ in correlation id and offsets only."""
 
-    __slots__ = ("_request", "_partitions", "_epochs_and_metadata", "_numbers", "_content", "_done", "_response")
+    __slots__ = ("_request", "_rows", "_image", "_numbers", "_content", "_done", "_response")
 
     def __init__(
         self, context: "RequestContext", request: OffsetCommitRequest, frame: memoryview, numbers: Struct
     ) -> None:
         """``numbers`` unpacks the request from the client id on: by turns what stays the same, and an offset."""
-        partitions = _partitions_of(request)
         super().__init__(context, _about(request))
         self._request = request
-        self._partitions = partitions
-        asked = request.topics[0].partitions
-        self._epochs_and_metadata = [(each.committed_leader_epoch, each.committed_metadata or "") for each in asked]
+        (topic,) = request.topics
+        self._rows = [
+            (
+                TopicPartition(topic.name, each.partition_index),
+                each.committed_leader_epoch,
+                each.committed_metadata or "",
+            )
+            for each in topic.partitions
+        ]
+        self._image: MetadataImage | None = None  # the last one in which all partitions exist
+        partitions = tuple(row[0] for row in self._rows)
         self._numbers = numbers
         self._content = numbers.unpack(frame)[::2]
         self._done = dict.fromkeys(partitions, 0)
@@ -208,13 +216,15 @@ class RepeatedCommit(Form):
     ) -> bytearray | Answered | Steps[Answered]:
         """Commit the offsets; return the response's frame, or as the function ``handle``."""
         services = self.services
-        known = services.metadata.image.topics.get(self._partitions[0].topic)
+        image = services.metadata.image
+        if image is not self._image:
+            if any(image.partition(*partition) is None for partition, _, _ in self._rows):
+                return self._decoded(offsets, frame, session)
+            self._image = image
         commits: dict[TopicPartition, CommittedOffset] = {}
         now_ms = services.clock.now_ms()
-        for partition, offset, kept in zip(self._partitions, offsets, self._epochs_and_metadata, strict=True):
-            if known is None or partition.partition not in known.partitions:
-                return self._decoded(offsets, frame, session)
-            commits[partition] = committed_offset_of((offset, *kept, now_ms, NO_EXPIRY))
+        for (partition, epoch, metadata), offset in zip(self._rows, offsets, strict=True):
+            commits[partition] = committed_offset_of((offset, epoch, metadata, now_ms, NO_EXPIRY))
         request = self._request
         answer = services.group_coordinator.commit_offsets(
             commit_call_of(
@@ -234,19 +244,16 @@ class RepeatedCommit(Form):
         return respond(answer, _build)
 
     def _decoded(self, offsets: tuple[int, ...], frame: memoryview, session: "Session") -> Answered | Steps[Answered]:
-        """A partition does not exist: do what is done for the decoded request."""
+        """Do what is done for the decoded request: some partition does not exist."""
         for partition, offset in zip(self._request.topics[0].partitions, offsets, strict=True):
             partition.committed_offset = offset
         return handle(self.context(frame, session), self._request)
 
 
-def _partitions_of(request: OffsetCommitRequest) -> tuple[TopicPartition, ...]:
-    (topic,) = request.topics
-    return tuple(TopicPartition(topic.name, each.partition_index) for each in topic.partitions)
-
-
 def _about(request: OffsetCommitRequest) -> object:
-    return request.group_id, request.member_id, request.generation_id_or_member_epoch, _partitions_of(request)
+    (topic,) = request.topics
+    indexes = [each.partition_index for each in topic.partitions]
+    return request.group_id, request.member_id, request.generation_id_or_member_epoch, topic.name, indexes
 
 
 def remember(context: "RequestContext", request: OffsetCommitRequest, frame: memoryview) -> None:
