@@ -78,7 +78,7 @@ def shown(spark: SparkSession, places: monitoring.Places, page: int | None) -> I
         yield
 
 
-def run(bootstrap: str, out: Path, summary: Summary, page: int | None = None) -> None:
+def run(bootstrap: str, out: Path, summary: Summary, page: int | None = None, master: str | None = None) -> None:
     """The whole job against a running broker."""
     places = monitoring.Places(bootstrap, TOPIC, ALERTS, out / "history", out / "checkpoints")
     with summary.step("read the data set") as remarks:
@@ -88,7 +88,7 @@ def run(bootstrap: str, out: Path, summary: Summary, page: int | None = None) ->
         acknowledged = stream_in(bootstrap, feed, places)
         remarks.append(f"{acknowledged:,} acknowledged")
     with summary.step("start Spark") as remarks:
-        spark = open_session("monitoring", out / "spark.log")
+        spark = open_session("monitoring", out / "spark.log", master=master)
         remarks.append(f"Spark {spark.version}")
     with summary.step("aggregate the stream") as remarks, shown(spark, places, page):
         processed = monitoring.process_available(spark, places)
@@ -112,12 +112,15 @@ def main() -> int:
     parser.add_argument("--bootstrap", metavar="HOST:PORT", help="use this broker instead of starting kafkapy")
     parser.add_argument("--out", type=Path, default=Path("out"), help="where results go (default: out)")
     parser.add_argument("--page", metavar="PORT", type=int, help="show the queries at http://127.0.0.1:PORT meanwhile")
+    parser.add_argument("--master", metavar="URL", help="run on this Spark cluster, spark://HOST:PORT")
     arguments = parser.parse_args()
     out: Path = arguments.out
     for folder in ("history", "checkpoints"):
         shutil.rmtree(out / folder, ignore_errors=True)
     out.mkdir(parents=True, exist_ok=True)
-    status = run_on_broker(arguments.bootstrap, lambda bootstrap, summary: run(bootstrap, out, summary, arguments.page))
+    status = run_on_broker(
+        arguments.bootstrap, lambda bootstrap, summary: run(bootstrap, out, summary, arguments.page, arguments.master)
+    )
     if status == 0:
         CONSOLE.print(f"Results: {out}/history (Parquet), {out}/alerts.json, {out}/delays.png")
     return status

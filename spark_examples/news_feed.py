@@ -389,7 +389,7 @@ def run(job: NewsFeed, out: Path, summary: Summary, arguments: Any) -> None:
             send_follows(job, followed)
             remarks.append(f"{len(ratings):,} ratings by {len(followed)} people")
     with summary.step("start Spark") as remarks:
-        spark = open_session("news_feed", out / "spark.log")
+        spark = open_session("news_feed", out / "spark.log", master=arguments.master)
         streams.keep_progress(spark)
         remarks.append(f"Spark {spark.version}")
     broken: int | None = None

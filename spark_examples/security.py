@@ -469,7 +469,7 @@ def run(job: SecurityJob, out: Path, summary: Summary, arguments: Any) -> None:
             lines = with_broken(get_trace(arguments.trace, arguments.seconds, out))
             remarks.append(f"{len(lines):,} lines")
     with summary.step("start Spark") as remarks:
-        spark = open_session("security", out / "spark.log")
+        spark = open_session("security", out / "spark.log", master=arguments.master)
         streams.keep_progress(spark)
         spark.conf.set(ARROW_ROWS, 1)
         remarks.append(f"Spark {spark.version}")

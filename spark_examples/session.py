@@ -96,6 +96,7 @@ def open_session(
         "spark.cores.max": str(cores),
         "spark.executor.cores": "1",
         "spark.executor.memory": EXECUTOR_MEMORY,
+        "spark.executorEnv.PYTHONPATH": str(ROOT),  # what a pipeline's Python functions import
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",

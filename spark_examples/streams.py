@@ -41,6 +41,7 @@ def options(description: str | None, prefix: str, watermark: str) -> argparse.Ar
     starting = "where a query without a checkpoint begins (default: earliest)"
     parser.add_argument("--starting-offsets", choices=("earliest", "latest"), help=starting)
     parser.add_argument("--fail-on-data-loss", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--master", metavar="URL", help="run on this Spark cluster, spark://HOST:PORT")
     return parser
 
 

@@ -14,9 +14,15 @@ from compat_tests.kafkapy_process import KafkapyProcess
 pytest.importorskip("pyspark", reason="comes with the spark extra")
 pytest.importorskip("pyarrow", reason="comes with the spark extra")
 
-from compat_tests.spark.oracles import check_exact, check_rankings
+from compat_tests.spark.oracles import check_exact, check_rankings, read_carriers, totals_of
 from compat_tests.spark.runs import PipelineRun, pipeline
-from spark_examples import flights, ranking, warehouse
+from compat_tests.spark.test_main_job import check_main_job
+from compat_tests.spark.test_news_feed import expected_feed, read_entries
+from compat_tests.spark.test_news_feed import read_rows as read_ratings
+from compat_tests.spark.test_news_feed import send as send_feed
+from compat_tests.spark.test_security import check_exact as check_security
+from compat_tests.spark.test_security import read_trace
+from spark_examples import flights, main_job, news_feed, ranking, request_trace, security, warehouse
 from spark_examples.warehouse_tables import ICEBERG, PARQUET
 
 pytestmark = [
@@ -31,6 +37,8 @@ pytestmark = [
 DAYS, PARTS, BROKEN = 8, 4, 12
 RANKED_DAYS, ROWS_PER_BATCH, BATCHES = 31, 3000, 9
 KILLS = 6
+RATINGS = 2600
+RECORDED_S = 8
 SPARK, BROKER = "Spark", "the broker"
 MOST_PAUSE_S = 1.0
 TIMEOUT_S = 1000.0
@@ -81,6 +89,11 @@ def fill_ranking(bootstrap: str, topic: str) -> list[flights.Flight]:
     return feed
 
 
+def has_offsets(checkpoint: Path) -> bool:
+    """Whether some query with this checkpoint, or with one below it, has fixed the offsets of a micro-batch."""
+    return any(path.name.isdigit() for path in checkpoint.glob("**/offsets/*"))
+
+
 def has_begun(out: Path, batch: int) -> bool:
     """Whether the ranking's query has fixed the offsets of this micro-batch, or of a later one."""
     return any(
@@ -119,6 +132,60 @@ def test_the_ranking_is_exact_though_the_leader_is_killed(
         run.succeed(TIMEOUT_S)
     cluster.start()
     check_rankings(cluster.bootstrap, topic_name, flights.first_days(RANKED_DAYS))
+
+
+def test_the_monitoring_is_exact_though_the_leader_is_killed(cluster: ThreeBrokers, tmp_path: Path) -> None:
+    with pipeline("main_job", "--bootstrap", cluster.bootstrap, "--out", str(tmp_path)) as run:
+        run.wait_until(lambda: has_offsets(tmp_path / "checkpoints"), "the first micro-batch")
+        cluster.kill(cluster.leader_of([main_job.TOPIC]))
+        assert run.count("read the results back") == 0, "it was over before the leader was"
+        run.succeed(TIMEOUT_S)
+    cluster.start()
+    check_main_job(tmp_path)
+
+
+def test_the_feed_is_exact_though_the_leader_is_killed(cluster: ThreeBrokers, topic_name: str, tmp_path: Path) -> None:
+    """Its topics are written before, as a producer is no part of the pipeline; a repeated entry has the same id."""
+    checkpoint = tmp_path / "checkpoints" / "news_feed"
+    send_feed(news_feed.NewsFeed(cluster.bootstrap, checkpoint, topic_name), RATINGS).close()
+    options = ("--resume", "--bootstrap", cluster.bootstrap, "--prefix", topic_name, "--out", str(tmp_path))
+    with pipeline("news_feed", *options) as run:
+        run.wait_until(lambda: has_offsets(checkpoint), "the first micro-batch")
+        cluster.kill(cluster.leader_of([f"{topic_name}-ratings"]))
+        assert run.count("read the feed back") == 0, "it was over before the leader was"
+        run.succeed(TIMEOUT_S)
+    cluster.start()
+    assert set(read_entries(cluster.bootstrap, topic_name)) == set(expected_feed(read_ratings(RATINGS)))
+
+
+def test_crawlers_are_found_though_the_leader_is_killed(cluster: ThreeBrokers, topic_name: str, tmp_path: Path) -> None:
+    job = security.SecurityJob(cluster.bootstrap, tmp_path / "checkpoints" / "security", topic_name)
+    lines = request_trace.record(RECORDED_S)
+    request_trace.write_trace(lines, tmp_path / "trace.jsonl")
+    security.create_topics(job)
+    security.send(job, [*lines, security.closing_line(lines)])
+    options = ("--resume", "--bootstrap", cluster.bootstrap, "--prefix", topic_name, "--out", str(tmp_path))
+    with pipeline("security", *options, "--rows-per-batch", "500") as run:
+        run.wait_until(lambda: has_offsets(job.checkpoints / "detection"), "the first micro-batch")
+        cluster.kill(cluster.leader_of([job.requests]))
+        assert run.count("read the results back") == 0, "it was over before the leader was"
+        run.succeed(TIMEOUT_S)
+    cluster.start()
+    check_security(cluster.bootstrap, topic_name, read_trace(tmp_path / "trace.jsonl"), repeats=True)
+
+
+def test_both_sides_of_a_mirror_are_the_same_though_the_leader_is_killed(
+    cluster: ThreeBrokers, topic_name: str, tmp_path: Path
+) -> None:
+    options = ("--bootstrap", cluster.bootstrap, "--out", str(tmp_path), "--topic", topic_name, "--days", str(DAYS))
+    with pipeline("mirror_then_analyse", *options) as run:
+        run.wait_until(lambda: run.count("start Spark") > 0, "the first half, mirrored")
+        cluster.kill(cluster.leader_of([topic_name]))
+        assert run.count("analyse the target") == 0, "it was over before the leader was"
+        run.succeed(TIMEOUT_S)
+    cluster.start()
+    expected = totals_of(flights.first_days(DAYS))
+    assert read_carriers(tmp_path / "analysis-source") == read_carriers(tmp_path / "analysis-target") == expected
 
 
 def await_event(run: PipelineRun, chance: random.Random) -> str | None:

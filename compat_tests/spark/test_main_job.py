@@ -76,20 +76,24 @@ def test_the_main_job_finds_exactly_what_plain_python_finds(broker: Broker, tmp_
     with pipeline("main_job", *options) as run:
         run.wait_until(lambda: page_shows(page), "rows on the live page", every_s=0.5)
         assert "336,776 acknowledged" in run.succeed()
+    check_main_job(tmp_path)
 
+
+def check_main_job(out: Path) -> None:
+    """The windows in the Parquet files and the alerts are those of plain Python."""
     expected = _expected_hours()
     assert sum(row["flights"] for row in expected.values()) == 336_776
     found = {}
-    rows = parquet.read_table(tmp_path / "history").to_pylist()
+    rows = parquet.read_table(out / "history").to_pylist()
     for row in rows:
         hour = row.pop("hour").replace(tzinfo=UTC)
         found[row.pop("origin"), int(hour.timestamp() * 1000) // HOUR_MS] = row
     assert len(rows) == len(found) == 19_486
     assert found == expected
 
-    alerts = json.loads((tmp_path / "alerts.json").read_text())
+    alerts = json.loads((out / "alerts.json").read_text())
     assert len(alerts) == 816
     assert {(alert["origin"], _hour_of(alert["hour"])): alert["reason"] for alert in alerts} == {
         place: reason for place, row in expected.items() if (reason := _expected_reason(row))
     }
-    assert (tmp_path / "delays.png").read_bytes().startswith(PNG_MAGIC)
+    assert (out / "delays.png").read_bytes().startswith(PNG_MAGIC)

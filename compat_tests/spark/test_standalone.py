@@ -14,6 +14,11 @@ pytest.importorskip("pyarrow", reason="comes with the spark extra")
 from compat_tests.spark.oracles import check_exact, check_rankings, read_carriers, totals_of
 from compat_tests.spark.runs import pipeline
 from compat_tests.spark.standalone import StandaloneCluster
+from compat_tests.spark.test_main_job import check_main_job
+from compat_tests.spark.test_news_feed import expected_feed, read_entries
+from compat_tests.spark.test_news_feed import read_rows as read_ratings
+from compat_tests.spark.test_security import check_exact as check_security
+from compat_tests.spark.test_security import read_trace
 from spark_examples import flights
 from spark_examples.warehouse_tables import ICEBERG, PARQUET
 
@@ -27,6 +32,7 @@ pytestmark = [
 
 DAYS, BROKEN = 8, 3
 RANKED_DAYS = 31
+EVENTS = 2600
 TIMEOUT_S = 1000
 WORKERS = 2
 
@@ -83,3 +89,29 @@ def test_both_sides_of_a_mirror_are_the_same_on_a_cluster(
     expected = totals_of(flights.first_days(DAYS))
     assert read_carriers(tmp_path / "analysis-source") == read_carriers(tmp_path / "analysis-target") == expected
     assert spark_cluster.finished()["mirror-then-analyse"] == WORKERS
+
+
+def test_the_monitoring_is_exact_on_a_cluster(
+    spark_cluster: StandaloneCluster, kafkapy: KafkapyProcess, tmp_path: Path
+) -> None:
+    run_pipeline("main_job", spark_cluster, kafkapy.bootstrap, tmp_path)
+    check_main_job(tmp_path)
+    assert spark_cluster.finished()["monitoring"] == WORKERS
+
+
+def test_the_feed_is_exact_on_a_cluster(
+    spark_cluster: StandaloneCluster, kafkapy: KafkapyProcess, topic_name: str, tmp_path: Path
+) -> None:
+    options = ("--prefix", topic_name, "--events", str(EVENTS), "--rows-per-batch", "900")
+    run_pipeline("news_feed", spark_cluster, kafkapy.bootstrap, tmp_path, *options)
+    assert read_entries(kafkapy.bootstrap, topic_name) == expected_feed(read_ratings(EVENTS))
+    assert spark_cluster.finished()["news_feed"] == WORKERS
+
+
+def test_crawlers_are_found_on_a_cluster(
+    spark_cluster: StandaloneCluster, kafkapy: KafkapyProcess, topic_name: str, tmp_path: Path
+) -> None:
+    """Its keyed state is in Python workers of the executors."""
+    run_pipeline("security", spark_cluster, kafkapy.bootstrap, tmp_path, "--prefix", topic_name, "--seconds", "8")
+    check_security(kafkapy.bootstrap, topic_name, read_trace(tmp_path / "trace.jsonl"), repeats=False)
+    assert spark_cluster.finished()["security"] == WORKERS
