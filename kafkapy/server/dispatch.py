@@ -197,10 +197,7 @@ class Dispatcher:
         return self.dispatch(frame, session)
 
     def _dispatch_undecoded(self, frame: memoryview, session: Session) -> list[Part] | Waiting[Route] | None:
-        """``dispatch`` for a request that has the form of an earlier one of its connection; None if it has not.
-
-        Requests without an answer have no form.
-        """
+        """``dispatch`` for a request that has the form of an earlier one of its connection; None if it has not."""
         if len(frame) < CONTENT_PLACE:
             return None
         form: RequestForm | None = session.forms.get(API_AND_CORRELATION_ID.unpack_from(frame)[0])
@@ -218,7 +215,9 @@ class Dispatcher:
             response = self._turns.run(response, self._other_slices)
         if isinstance(response, Message):
             return self._encoded(route, header, response)
-        return self._wait(route, header, response, is_overtaken=route.is_pipelined)
+        reply = self._wait(route, header, response, is_overtaken=route.is_pipelined)
+        assert reply is not None, "requests without an answer have no form: this one would be served twice"
+        return reply
 
     async def _other_slices(
         self, awaited: "asyncio.Future[object] | None", steps: Steps[Result]
