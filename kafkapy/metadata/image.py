@@ -86,6 +86,8 @@ class MetadataCache:
 
     def __init__(self, cluster_id: str | None = None) -> None:
         self.image = MetadataImage(cluster_id)
+        self.generation = 0
+        """Counts the changes of ``image``: what was derived from one is kept with it, as an old image takes memory."""
         self._listeners: list[Listener] = []
         self._waiting: dict[asyncio.Future[bool], Predicate] = {}
         self._is_stopping = False
@@ -93,6 +95,7 @@ class MetadataCache:
     def set_cluster_id(self, cluster_id: str) -> None:
         """Set the cluster's id, which the store has before the first UpdateMetadata."""
         self.image = self.image._replace(cluster_id=cluster_id)
+        self.generation += 1
 
     def is_known(self, topic: str, partition: int) -> bool:
         """Tell whether the cluster has the partition."""
@@ -131,6 +134,7 @@ class MetadataCache:
             changes.topics,
             changes.replica_count,
         )
+        self.generation += 1
         for listener in self._listeners:
             listener(self.image, deleted)
         for future, predicate in list(self._waiting.items()):

@@ -6,7 +6,7 @@ only, a commit in its offsets too. Decoding is a fifth to a third of the broker'
 After a request was decoded and handled, the handler's ``remember`` may leave a form of it in ``Session.forms``, by the
 request's first four bytes (API key and version). The dispatcher asks the form what a later request has in the places
 that may vary (``match``), and lets it do what the handler does (``handle``). A request that does not match is decoded.
-Where making a form costs more than decoding, the second request about the same thing gets one (``is_repeated``).
+Where making a form costs more than decoding, the second request about the same thing gets one (``note_repeat``).
 Every form is tested against the decoded way with random requests: ``tests/server/handlers/test_repeated_*.py``.
 """
 
@@ -25,11 +25,13 @@ if TYPE_CHECKING:
 API_AND_CORRELATION_ID: Final = Struct(">ii")
 """The first fields of a request: API key and version as one number, and the correlation id."""
 CONTENT_PLACE: Final = API_AND_CORRELATION_ID.size
-"""Where the client id begins, and all that two requests may have in common."""
+"""The position behind the correlation id, from which two requests may be equal."""
 LARGEST_FORM_SIZE: Final = 1024
-"""Bytes of a request that a connection may keep: a topic's name has at most 249."""
+"""Bytes of a request that a connection may keep; of a Produce request those before the records count."""
+MOST_ELEMENTS: Final = 16
+"""Topics, or partitions of a topic, of a request that a connection may keep: decoded, one takes a hundred bytes."""
 MOST_FORMS: Final = 4
-"""Forms that a connection may keep."""
+"""Forms that a connection may keep; another one replaces the oldest."""
 
 _header_of: Final = maker(RequestHeader)
 
@@ -39,6 +41,8 @@ class RequestForm(Protocol):
 
     api: tuple[int, int]
     """API key and version."""
+    about: object
+    """See ``note_repeat``."""
 
     def match(self, frame: memoryview) -> Any:
         """What a request of this API and version has in the places that may vary; None if it has another form."""
@@ -56,7 +60,7 @@ class Form:
     __slots__ = ("api", "about", "services", "_client_id", "_unknown_tagged_fields")
 
     def __init__(self, context: RequestContext, about: object = None) -> None:
-        """``about``: see ``is_repeated``."""
+        """``about``: see ``note_repeat``."""
         self.about = about
         key, version, _, self._client_id, self._unknown_tagged_fields = context.header
         self.api = key, version
@@ -104,28 +108,24 @@ class _Seen:
         """No request has this form."""
 
 
-def is_repeated(about: object, frame: memoryview, session: "Session") -> bool:
-    """Whether the last request of this API and version was about the same; notes that this one is."""
-    forms = session.forms
-    key = API_AND_CORRELATION_ID.unpack_from(frame)[0]
-    known = forms.get(key)
+def note_repeat(about: object, frame: memoryview, session: "Session") -> bool:
+    """Note what a request is about; tell whether the last one of its API and version was about the same."""
+    known: RequestForm | _Seen | None = session.forms.get(API_AND_CORRELATION_ID.unpack_from(frame)[0])
     if known is not None and known.about == about:
         return True
-    if known is None and len(forms) >= MOST_FORMS:
-        forms.clear()
-    forms[key] = _Seen(about)
+    keep(_Seen(about), frame, session)
     return False
 
 
-def keep(form: RequestForm, frame: memoryview, session: "Session") -> None:
+def keep(form: RequestForm | _Seen, frame: memoryview, session: "Session") -> None:
     """Compare the next requests of this API and version with ``form``."""
-    forms = session.forms
-    if len(forms) >= MOST_FORMS:
-        forms.clear()
-    forms[API_AND_CORRELATION_ID.unpack_from(frame)[0]] = form
+    forms, key = session.forms, API_AND_CORRELATION_ID.unpack_from(frame)[0]
+    if key not in forms and len(forms) >= MOST_FORMS:
+        del forms[next(iter(forms))]
+    forms[key] = form
 
 
 def keep_same(context: RequestContext, request: Message, frame: memoryview, handle: Handler) -> None:
-    """Let ``handle`` have ``request`` again when the connection repeats it."""
+    """Let ``handle`` have ``request`` again when the connection repeats it; it must have few elements."""
     if len(frame) <= LARGEST_FORM_SIZE:
         keep(SameRequest(context, request, frame, handle), frame, context.session)

@@ -23,7 +23,7 @@ from kafkapy.protocol.messages.list_offsets import (
 )
 from kafkapy.replication.partition import Partition
 from kafkapy.server.context import RequestContext
-from kafkapy.server.request_forms import keep_same
+from kafkapy.server.request_forms import MOST_ELEMENTS, keep_same
 from kafkapy.storage.log.log import Log
 from kafkapy.turns import Steps
 from kafkapy.types import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, READ_COMMITTED, TopicPartition
@@ -33,7 +33,7 @@ _FIRST_VERSION_OF_OFFSET_NOT_AVAILABLE: Final = 5
 _FIRST_VERSION_WITH_EPOCH: Final = 4
 
 
-_NONE: Final[AbstractSet[TopicPartition]] = frozenset()
+_NO_PARTITIONS: Final[AbstractSet[TopicPartition]] = frozenset()
 
 
 class _Asker(NamedTuple):
@@ -48,14 +48,16 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsR
     topics = request.topics
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         return _answer_many(context, request)
-    asker = _Asker(_NONE, context.header.api_version, request.replica_id == CONSUMER, request.isolation_level)
+    asker = _Asker(_NO_PARTITIONS, context.header.api_version, request.replica_id == CONSUMER, request.isolation_level)
     answer = _answer(context, asker, topics[0].name, topics[0].partitions[0])
     return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(topics[0].name, [answer])])
 
 
 def remember(context: RequestContext, request: ListOffsetsRequest, frame: memoryview) -> None:
     """What asks for the end of a partition asks for it again."""
-    keep_same(context, request, frame, handle)
+    topics = request.topics
+    if len(topics) == 1 and len(topics[0].partitions) <= MOST_ELEMENTS:
+        keep_same(context, request, frame, handle)
 
 
 def _answer_many(context: RequestContext, request: ListOffsetsRequest) -> Steps[ListOffsetsResponse]:

@@ -30,7 +30,7 @@ from kafkapy.protocol.messages.metadata import (
 )
 from kafkapy.server.authorized_operations import cluster_operations, topic_operations
 from kafkapy.server.encoded import Encoded
-from kafkapy.server.request_forms import LARGEST_FORM_SIZE, SameRequest, keep
+from kafkapy.server.request_forms import LARGEST_FORM_SIZE, MOST_ELEMENTS, SameRequest, keep
 from kafkapy.turns import Steps, in_turns, pause
 from kafkapy.types import NO_LEADER
 
@@ -58,34 +58,34 @@ def handle(context: "RequestContext", request: MetadataRequest) -> Answer | Step
 class RepeatedMetadata(SameRequest):
     """The same question again. Its answer is kept, encoded, until the metadata or the broker's configuration change."""
 
-    __slots__ = ("_answer", "_image", "_configured")
+    __slots__ = ("_answer", "_generation", "_configured")
 
     def __init__(self, context: "RequestContext", request: MetadataRequest, frame: memoryview) -> None:
         super().__init__(context, request, frame, handle)
         self._answer: Encoded | None = None
-        self._image: MetadataImage | None = None
+        self._generation = 0
         self._configured: DynamicLayers | None = None
 
     def handle(self, varying: bool, frame: memoryview, session: "Session") -> Any:
         """See ``RequestForm``."""
         services = self.services
-        image, configured = services.metadata.image, services.config.dynamic
-        if self._answer is not None and self._image is image and self._configured is configured:
+        generation, configured = services.metadata.generation, services.config.dynamic
+        if self._answer is not None and self._generation == generation and self._configured is configured:
             return self._answer
         self._answer = None
         answer = super().handle(varying, frame, session)
-        if isinstance(answer, MetadataResponse):  # at once, from this image; others wait or take steps
+        if isinstance(answer, MetadataResponse):  # at once, from the present image; others wait or take steps
             encoded = Encoded(answer, self.api[1])
             if encoded.size > MOST_KEPT_SIZE:
                 return encoded
-            self._answer, self._image, self._configured = encoded, image, configured
+            self._answer, self._generation, self._configured = encoded, generation, configured
             return encoded
         return answer
 
 
 def remember(context: "RequestContext", request: MetadataRequest, frame: memoryview) -> None:
     """A client asks for the same topics again every few minutes, after errors, and before each of some calls."""
-    if len(frame) <= LARGEST_FORM_SIZE:
+    if len(frame) <= LARGEST_FORM_SIZE and len(request.topics or ()) <= MOST_ELEMENTS:
         keep(RepeatedMetadata(context, request, frame), frame, context.session)
 
 

@@ -19,7 +19,6 @@ from kafkapy.coordinator.group.calls import CommitCall, commit_call_of
 from kafkapy.coordinator.group.offset_requests import utf16_length
 from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset, committed_offset_of
 from kafkapy.metadata.exchange import consumer_offsets
-from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.headers import response_header_version
 from kafkapy.protocol.message import Message
@@ -30,7 +29,7 @@ from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from kafkapy.protocol.primitives import encode
+from kafkapy.protocol.primitives import decode, encode
 from kafkapy.server.commits import COMMITS_IN_A_STEP, is_large, parts_of, split_by_existence
 from kafkapy.server.encoded import Encoded
 from kafkapy.server.older_versions import TREE_VERSION, refuses_static_member
@@ -40,8 +39,8 @@ from kafkapy.server.request_forms import (
     CONTENT_PLACE,
     LARGEST_FORM_SIZE,
     Form,
-    is_repeated,
     keep,
+    note_repeat,
 )
 from kafkapy.turns import Steps, in_turns, pause, pieces
 from kafkapy.types import TopicPartition, as_long
@@ -179,13 +178,12 @@ async def _commit_to_tree(context: "RequestContext", request: OffsetCommitReques
 class RepeatedCommit(Form):
     """Commits of one member for the same few partitions, which differ in correlation id and offsets only."""
 
-    __slots__ = ("_request", "_rows", "_image", "_numbers", "_content", "_done", "_response")
+    __slots__ = ("_request", "_rows", "_generation", "_layout", "_constant", "_no_errors", "_response")
 
     def __init__(
-        self, context: "RequestContext", request: OffsetCommitRequest, frame: memoryview, numbers: Struct
+        self, context: "RequestContext", request: OffsetCommitRequest, frame: memoryview, layout: Struct
     ) -> None:
-        """``numbers`` unpacks the request from the client id on: by turns what stays the same, and an offset."""
-        super().__init__(context, _about(request))
+        super().__init__(context, _about(context, request))
         self._request = request
         (topic,) = request.topics
         self._rows = [
@@ -196,31 +194,31 @@ class RepeatedCommit(Form):
             )
             for each in topic.partitions
         ]
-        self._image: MetadataImage | None = None  # the last one in which all partitions exist
+        self._generation = -1  # of the last metadata in which all partitions exist
         partitions = tuple(row[0] for row in self._rows)
-        self._numbers = numbers
-        self._content = numbers.unpack(frame)[::2]
-        self._done = dict.fromkeys(partitions, 0)
+        self._layout = layout
+        self._constant = layout.unpack(frame)[::2]
+        self._no_errors = dict.fromkeys(partitions, 0)
         is_flexible = response_header_version(*self.api) > 0
         self._response = _without_errors(self.api[1], partitions).frame(0, flexible_header=is_flexible)
 
     def match(self, frame: memoryview) -> tuple[int, ...] | None:
         """Return the offsets."""
-        if len(frame) != self._numbers.size:
+        if len(frame) != self._layout.size:
             return None
-        fields = self._numbers.unpack(frame)
-        return fields[1::2] if fields[::2] == self._content else None
+        fields = self._layout.unpack(frame)
+        return fields[1::2] if fields[::2] == self._constant else None
 
     def handle(
         self, offsets: tuple[int, ...], frame: memoryview, session: "Session"
     ) -> bytearray | Answered | Steps[Answered]:
         """Commit the offsets; return the response's frame, or as the function ``handle``."""
         services = self.services
-        image = services.metadata.image
-        if image is not self._image:
+        if services.metadata.generation != self._generation:
+            image = services.metadata.image
             if any(image.partition(*partition) is None for partition, _, _ in self._rows):
                 return self._decoded(offsets, frame, session)
-            self._image = image
+            self._generation = services.metadata.generation
         commits: dict[TopicPartition, CommittedOffset] = {}
         now_ms = services.clock.now_ms()
         for (partition, epoch, metadata), offset in zip(self._rows, offsets, strict=True):
@@ -237,7 +235,7 @@ class RepeatedCommit(Form):
                 )
             )
         )
-        if answer.is_set and answer.value == self._done:
+        if answer.is_set and answer.value == self._no_errors:
             response = self._response[:]
             _CORRELATION_ID.pack_into(response, _SIZE_SIZE, API_AND_CORRELATION_ID.unpack_from(frame)[1])
             return response
@@ -250,17 +248,18 @@ class RepeatedCommit(Form):
         return handle(self.context(frame, session), self._request)
 
 
-def _about(request: OffsetCommitRequest) -> object:
+def _about(context: "RequestContext", request: OffsetCommitRequest) -> object:
+    """All of a commit but its offsets: where more varies, as metadata with the time do, a form would be of no use."""
     (topic,) = request.topics
-    indexes = [each.partition_index for each in topic.partitions]
-    return request.group_id, request.member_id, request.generation_id_or_member_epoch, topic.name, indexes
+    partitions = [
+        (each.partition_index, each.committed_leader_epoch, each.committed_metadata) for each in topic.partitions
+    ]
+    member = request.group_id, request.generation_id_or_member_epoch, request.member_id, request.group_instance_id
+    return context.header.client_id, member, topic.name, partitions
 
 
 def remember(context: "RequestContext", request: OffsetCommitRequest, frame: memoryview) -> None:
-    """Let the next commits of the connection be compared with this one, if the one before was for the same partitions.
-
-    The offsets' places are those that differ when the request is encoded with all bits of the offsets inverted.
-    """
+    """Let the next commits of the connection be compared with this one, if the one before differed in offsets only."""
     topics = request.topics
     if (
         len(topics) != 1
@@ -268,25 +267,34 @@ def remember(context: "RequestContext", request: OffsetCommitRequest, frame: mem
         or len(frame) > LARGEST_FORM_SIZE
         or context.header.api_version <= DATED_VERSION
         or request.retention_time_ms != DEFAULT_RETENTION
-        or not is_repeated(_about(request), frame, context.session)
+        or not note_repeat(_about(context, request), frame, context.session)
         or refuses_static_member(context, request.group_instance_id)
     ):
         return
-    version = context.header.api_version
+    layout = _layout(frame, request, context.header.api_version)
+    if layout is not None:
+        keep(RepeatedCommit(context, request, frame, layout), frame, context.session)
+
+
+def _layout(frame: memoryview, request: OffsetCommitRequest, version: int) -> Struct | None:
+    """What unpacks ``frame`` into constant bytes and offsets by turns; None if it is encoded in an unusual way.
+
+    An offset whose bits are all inverted differs in all of its eight bytes, so that shows where the offsets are.
+    """
     body = encode(request, version)
     begin = len(frame) - len(body)
     if frame[begin:] != body:
-        return  # the same message may be encoded in other ways
-    for each in topics[0].partitions:
+        return None
+    other = decode(OffsetCommitRequest, body, version)
+    for each in other.topics[0].partitions:
         each.committed_offset = ~each.committed_offset
-    inverted = encode(request, version)
-    places = [begin + place for place, (one, other) in enumerate(zip(body, inverted, strict=True)) if one != other]
+    inverted = encode(other, version)
+    places = [begin + place for place, (one, two) in enumerate(zip(body, inverted, strict=True)) if one != two]
     form, end = f">{CONTENT_PLACE}x", CONTENT_PLACE
     for place in places[:: _OFFSET.size]:
         form += f"{place - end}sq"
         end = place + _OFFSET.size
-    numbers = Struct(f"{form}{len(frame) - end}s")
-    keep(RepeatedCommit(context, request, frame, numbers), frame, context.session)
+    return Struct(f"{form}{len(frame) - end}s")
 
 
 def _answered(version: int, errors: dict[TopicPartition, int]) -> Message:

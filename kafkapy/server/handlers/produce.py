@@ -65,8 +65,8 @@ from kafkapy.server.request_forms import (
     CONTENT_PLACE,
     LARGEST_FORM_SIZE,
     Form,
-    is_repeated,
     keep,
+    note_repeat,
 )
 from kafkapy.storage.log.log import AppendResult
 from kafkapy.turns import Steps, turns
@@ -442,18 +442,18 @@ def remember(context: RequestContext, request: ProduceRequest, frame: memoryview
     ``frame`` ends with the records. A connection that changes between partitions would gain nothing from a form.
     """
     topics = request.topic_data
-    is_single = len(topics) == 1 and len(topics[0].partition_data) == 1
-    about = (topics[0].name, topics[0].partition_data[0].index) if is_single else None
-    if not is_repeated(about, frame, context.session) or about is None:
-        return
-    records: memoryview = topics[0].partition_data[0].records  # type: ignore[assignment]  # as read
-    before = len(frame) - len(records) - _LENGTH.size
     if (
-        context.header.api_version in REMEMBERED_VERSIONS
-        and request.acks in WITH_ANSWER
-        and topics[0].name not in INTERNAL_TOPICS
-        and before <= LARGEST_FORM_SIZE
+        context.header.api_version not in REMEMBERED_VERSIONS
+        or request.acks not in WITH_ANSWER
+        or len(topics) != 1
+        or len(topics[0].partition_data) != 1
+        or topics[0].name in INTERNAL_TOPICS
     ):
+        return
+    (data,) = topics[0].partition_data
+    records: memoryview = data.records  # type: ignore[assignment]  # as read
+    before = len(frame) - len(records) - _LENGTH.size
+    if before <= LARGEST_FORM_SIZE and note_repeat((topics[0].name, data.index), frame, context.session):
         keep(RepeatedProduce(context, request, frame, before), frame, context.session)
 
 

@@ -1,4 +1,4 @@
-"""Produce requests that have the form of the last one of their connection: answered as if they were decoded."""
+"""Produce requests that have the form of an earlier one of their connection: answered as if they were decoded."""
 
 import asyncio
 import gc

@@ -1,6 +1,7 @@
 """Requests that have the form of an earlier one of their connection: answered as if they were decoded."""
 
 import asyncio
+import gc
 import random
 import struct
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.messages.delete_topics import DeleteTopicsRequest
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkapy.protocol.messages.heartbeat import HeartbeatRequest
@@ -31,7 +33,7 @@ from kafkapy.protocol.messages.sync_group import SyncGroupRequest
 from kafkapy.replication.partition import RemoteReplica
 from kafkapy.server import request_forms
 from kafkapy.types import TopicPartition
-from tests.server.harness import Client, batch, frame, run, running_broker, until
+from tests.server.harness import Client, batch, frame, produce_request, run, running_broker, until
 
 BROKER_RESOURCE = 4
 
@@ -247,7 +249,7 @@ def test_a_member_that_has_left_is_told_so(tmp_path: Path) -> None:
 
 
 def test_what_a_connection_keeps_is_bounded(tmp_path: Path) -> None:
-    """Long requests get no form, nor do commits with a retention time; there are few forms at a time."""
+    """Long requests get no form, nor do those with many elements, nor commits with a retention time."""
 
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
@@ -256,15 +258,20 @@ def test_what_a_connection_keeps_is_bounded(tmp_path: Path) -> None:
             (connection,) = broker.listeners[0].connections
             forms = connection.session.forms
             long = "n" * 2000
+            many = [MetadataRequestTopic(name="") for _ in range(100)]
             for _ in range(3):
                 for request, version in (
                     (MetadataRequest([MetadataRequestTopic(name=long)], allow_auto_topic_creation=False), 8),
+                    (MetadataRequest(many, allow_auto_topic_creation=False), 8),
+                    (ListOffsetsRequest(-1, 0, [ListOffsetsTopic("", [])] * 100), 5),
                     (HeartbeatRequest(long, 1, "m"), 3),
                     (commit_of("g", 1, retention_time_ms=1000), 4),
                     (commit_of(long, 1), 7),
+                    (produce_request("\N{GRINNING FACE}" + long, batch(b"v")), 8),
+                    (produce_request("t", batch(b"v")), 6),
                 ):
                     await client.ask(request, version)
-            assert not any(isinstance(each, request_forms.Form) for each in forms.values())
+            assert not forms
             for version in range(9):
                 await client.ask(MetadataRequest([MetadataRequestTopic(name="t")]), version)
                 assert 0 < len(forms) <= request_forms.MOST_FORMS
@@ -273,5 +280,59 @@ def test_what_a_connection_keeps_is_bounded(tmp_path: Path) -> None:
             assert len({len(await raw(client, frame(large, 8))) for _ in range(3)}) == 1
             client.send(struct.pack(">ihh", 4, 3, 8))  # a frame too short for a header
             assert await client.is_closed()
+
+    run(scenario())
+
+
+def test_a_new_form_replaces_the_oldest_one_alone(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            (connection,) = broker.listeners[0].connections
+            forms = connection.session.forms
+            for version in range(request_forms.MOST_FORMS):
+                await client.ask(HeartbeatRequest("g", 1, "m"), version)
+            kept = dict(forms)
+            await client.ask(HeartbeatRequest("g", 2, "m"), 1)
+            assert list(forms) == list(kept), "its own form is replaced, the others stay"
+            await client.ask(HeartbeatRequest("g", 2, "m"), 4)
+            assert list(forms)[:-1] == list(kept)[1:]
+
+    run(scenario())
+
+
+def test_commits_whose_metadata_vary_get_no_form(tmp_path: Path) -> None:
+    """Making one for each of them would cost more than decoding."""
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            (connection,) = broker.listeners[0].connections
+            for number in range(6):
+                request = commit_of("g", number)
+                request.topics[0].partitions[0].committed_metadata = f"at {number}"
+                await client.ask(request, 7)
+                assert not any(isinstance(each, request_forms.Form) for each in connection.session.forms.values())
+
+    run(scenario())
+
+
+def test_old_metadata_is_not_kept(tmp_path: Path) -> None:
+    """An idle connection with forms does not hold the cluster's metadata of its last request."""
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client, admin = await Client.connect(broker), await Client.connect(broker)
+            await admin.create_topic("t")
+            await member_of(client, "g")
+            for number in range(3):
+                await client.ask(MetadataRequest([MetadataRequestTopic(name="t")]), 8)
+                assert await code_of(client, commit_of("h", number)) == 0
+            topics = broker.services.metadata.image.topics
+            await admin.create_topic("other")
+            gc.collect()
+            assert not [each for each in gc.get_objects() if isinstance(each, MetadataImage) and each.topics is topics]
 
     run(scenario())
