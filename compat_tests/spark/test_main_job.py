@@ -4,6 +4,7 @@ import json
 import urllib.request
 from collections import defaultdict
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,22 @@ def _expected_reason(row: dict[str, Any]) -> str | None:
     return None
 
 
-def _hour_of(text: str) -> int:
-    return int(datetime.fromisoformat(text).timestamp() * 1000) // HOUR_MS
+def _expected_silences() -> set[tuple[str, int]]:
+    """Airport and last departure (ms) before at least nine hours without one; after the last of the year, too."""
+    left: dict[str, list[int]] = defaultdict(list)
+    for flight in flights.load():
+        if flight.dep_delay is not None:
+            left[flight.origin].append(flight.scheduled_ms)
+    found = set()
+    for origin, times in left.items():
+        times.sort()
+        found |= {(origin, one) for one, other in pairwise(times) if other - one >= 9 * HOUR_MS}
+        found.add((origin, times[-1]))
+    return found
+
+
+def _ms_of(text: str) -> int:
+    return int(datetime.fromisoformat(text).timestamp() * 1000)
 
 
 def page_shows(port: int) -> bool:
@@ -92,8 +107,11 @@ def check_main_job(out: Path) -> None:
     assert found == expected
 
     alerts = json.loads((out / "alerts.json").read_text())
-    assert len(alerts) == 816
-    assert {(alert["origin"], _hour_of(alert["hour"])): alert["reason"] for alert in alerts} == {
+    silences = {(alert["origin"], _ms_of(alert["since"])) for alert in alerts if alert["reason"] == "silence"}
+    assert silences == _expected_silences()
+    hourly = [alert for alert in alerts if alert["reason"] != "silence"]
+    assert (len(alerts), len(hourly)) == (824, 816)
+    assert {(alert["origin"], _ms_of(alert["hour"]) // HOUR_MS): alert["reason"] for alert in hourly} == {
         place: reason for place, row in expected.items() if (reason := _expected_reason(row))
     }
     assert (out / "delays.png").read_bytes().startswith(PNG_MAGIC)
