@@ -33,7 +33,7 @@ from kafka.structs import OffsetAndMetadata
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from spark_examples import flights, topics
+from spark_examples import flights, topics, totals_chart
 from spark_examples.broker import running_broker
 from spark_examples.monitoring import SCHEMA
 from spark_examples.report import CONSOLE, Summary, number_table, run_on_broker
@@ -323,6 +323,10 @@ def run(source: Side, target: Side, summary: Summary, days: int, master: str | N
     found = {side.name: read_analysis(spark, side) for side in (source, target)}
     spark.stop()
     check(analysis_expected(feed), found)
+    labels = sorted(found[TARGET], key=lambda carrier: -found[TARGET][carrier].flights)
+    counts = {f"the {name}": [analysis[carrier].flights for carrier in labels] for name, analysis in found.items()}
+    title = "The same flights on both sides of a mirror"
+    totals_chart.draw(title, labels, counts, "by carrier", source.out / "mirror_then_analyse.png")
     show(found[TARGET])
 
 

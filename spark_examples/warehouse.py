@@ -28,7 +28,7 @@ from kafka import KafkaProducer
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from spark_examples import flights, topics
+from spark_examples import flights, topics, totals_chart
 from spark_examples.monitoring import SCHEMA
 from spark_examples.report import CONSOLE, Summary, number_table, parsed_arguments, run_on_broker
 from spark_examples.session import open_session
@@ -342,6 +342,9 @@ def run(
         if feed is not None and months != monthly_expected(chain.from_iterable(feed.parts())):
             raise NotExactError(f"the months {months} are not those of the data set")
     spark.stop()
+    title = f"{exact.rows:,} flights in the warehouse, each once"
+    counts = {"flights": [months[month].flights for month in sorted(months)]}
+    totals_chart.draw(title, sorted(months), counts, "by month (UTC)", out / "warehouse.png")
     show(months)
 
 

@@ -14,7 +14,7 @@ pytest.importorskip("pyarrow", reason="comes with the spark extra")
 from compat_tests.spark.oracles import check_exact, check_rankings, read_carriers, totals_of
 from compat_tests.spark.runs import pipeline
 from compat_tests.spark.standalone import StandaloneCluster
-from compat_tests.spark.test_main_job import check_main_job
+from compat_tests.spark.test_main_job import PNG_MAGIC, check_main_job
 from compat_tests.spark.test_news_feed import expected_feed, read_entries
 from compat_tests.spark.test_news_feed import read_rows as read_ratings
 from compat_tests.spark.test_security import check_exact as check_security
@@ -69,6 +69,7 @@ def test_the_warehouse_loads_each_row_once_on_a_cluster(
     run_pipeline("warehouse", spark_cluster, kafkapy.bootstrap, tmp_path, *options)
     feed = flights.first_days(DAYS)
     check_exact(kafkapy.bootstrap, topic_name, read_rows(tmp_path), feed, BROKEN)
+    assert (tmp_path / "warehouse.png").read_bytes().startswith(PNG_MAGIC)
     assert spark_cluster.finished()["warehouse"] == WORKERS
 
 
@@ -88,6 +89,7 @@ def test_both_sides_of_a_mirror_are_the_same_on_a_cluster(
     run_pipeline("mirror_then_analyse", spark_cluster, kafkapy.bootstrap, tmp_path, *options)
     expected = totals_of(flights.first_days(DAYS))
     assert read_carriers(tmp_path / "analysis-source") == read_carriers(tmp_path / "analysis-target") == expected
+    assert (tmp_path / "mirror_then_analyse.png").read_bytes().startswith(PNG_MAGIC)
     assert spark_cluster.finished()["mirror-then-analyse"] == WORKERS
 
 
