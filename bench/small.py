@@ -27,7 +27,7 @@ class SmallRequests:
 
     @property
     def topic(self) -> str:
-        """What is produced is no part of what other loads fetch."""
+        """Large batches have topics of their own, so that a consumer that waits gets single records."""
         return f"small-{self.kind}" if self.kind in ("large", "fetch") else "small"
 
     def run(self, contestant: Contestant, arena: Arena) -> Metrics:

@@ -38,5 +38,5 @@ def _answer(version: int, error_code: int) -> Encoded:
 
 
 def remember(context: "RequestContext", request: HeartbeatRequest, frame: memoryview) -> None:
-    """A member repeats its heartbeat until the generation ends."""
+    """Let the next requests of the connection be compared with this one: it is repeated until the generation ends."""
     keep_same(context, request, frame, handle)

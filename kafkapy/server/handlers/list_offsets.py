@@ -54,7 +54,7 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsR
 
 
 def remember(context: RequestContext, request: ListOffsetsRequest, frame: memoryview) -> None:
-    """What asks for the end of a partition asks for it again."""
+    """Let the next requests of the connection be compared with this one: monitors ask for the same ends again."""
     topics = request.topics
     if len(topics) == 1 and len(topics[0].partitions) <= MOST_ELEMENTS:
         keep_same(context, request, frame, handle)

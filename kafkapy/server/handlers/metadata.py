@@ -84,7 +84,7 @@ class RepeatedMetadata(SameRequest):
 
 
 def remember(context: "RequestContext", request: MetadataRequest, frame: memoryview) -> None:
-    """A client asks for the same topics again every few minutes, after errors, and before each of some calls."""
+    """Let the next requests of the connection be compared with this one: clients ask for the same topics again."""
     if len(frame) <= LARGEST_FORM_SIZE and len(request.topics or ()) <= MOST_ELEMENTS:
         keep(RepeatedMetadata(context, request, frame), frame, context.session)
 

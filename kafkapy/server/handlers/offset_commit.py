@@ -249,7 +249,10 @@ class RepeatedCommit(Form):
 
 
 def _about(context: "RequestContext", request: OffsetCommitRequest) -> object:
-    """All of a commit but its offsets: where more varies, as metadata with the time do, a form would be of no use."""
+    """All of a commit but its offsets.
+
+    If more varies, for example metadata that contain the time, a form would never match.
+    """
     (topic,) = request.topics
     partitions = [
         (each.partition_index, each.committed_leader_epoch, each.committed_metadata) for each in topic.partitions
