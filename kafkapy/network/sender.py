@@ -66,6 +66,11 @@ class BodySender:
 
     def send(self, parts: list[Part]) -> bool:
         """Begin to send; tell whether the socket took everything. Raises ``OSError`` and ``FileCutError``."""
+        if not self._parts and len(parts) == 2:
+            head, body = parts
+            if type(body) is FileSlice and type(head) is bytearray and body.size < SENDFILE_FROM_SIZE:
+                self._transport.write(head + _read(body))  # as ``_advance`` does; most fetches
+                return not self._is_blocked()
         self._parts.extend(parts)
         return self._advance()
 
@@ -124,12 +129,7 @@ class BodySender:
                 assert isinstance(part, FileSlice)
                 if part.size >= SENDFILE_FROM_SIZE:
                     break
-                data = part.read()
-                size = part.size
-                part.release()
-                if len(data) != size:
-                    raise FileCutError(f"{size} bytes announced, the file holds {len(data)}")
-                pieces.append(data)
+                pieces.append(_read(part))
             gathered += len(pieces[-1])
             self._parts.popleft()
         return b"".join(pieces)
@@ -251,6 +251,16 @@ class SendfileSender(BodySender):
         super()._go_on()
         if not self._parts or self._is_blocked() or not isinstance(self._parts[0], FileSlice):
             self._unwatch()
+
+
+def _read(part: FileSlice) -> bytes:
+    """Return the bytes of a slice, and release it."""
+    data = part.read()
+    size = part.size
+    part.release()
+    if len(data) != size:
+        raise FileCutError(f"{size} bytes announced, the file holds {len(data)}")
+    return data
 
 
 def _nothing() -> None:

@@ -148,17 +148,46 @@ def fetch(
     if pending.begin(wishes):
         return build(reads)
     if session is None:
-
-        def attempt(changed: TopicPartition | None) -> T | None:
-            if changed is not None and not pending.update(changed):
-                return None
-            return build(read_all(replicas, wishes, limits))
-
-        return replicas.purgatory.wait(wishes, attempt, limits.max_wait_ms)
+        return _wait(pending, build)
     waiting = _FollowerWait(replicas, pending, limits, build, session)
     if session.has_untold(reads):
         waiting.tell_soon()
     return waiting.response
+
+
+def fetch_one(
+    replicas: ReplicaManager,
+    topic_partition: TopicPartition,
+    wish: FetchWish,
+    limits: FetchLimits,
+    build: Callable[[Reads], T],
+) -> PartitionRead | Delayed[T]:
+    """Do what ``fetch`` does for a consumer's only partition: return the read itself if there is enough.
+
+    It saves a quarter of the work of ``fetch`` on a fetch that need not wait.
+    """
+    read = read_one(replicas, topic_partition, wish, limits, min(wish.max_bytes, limits.max_bytes))
+    if (
+        limits.max_wait_ms <= 0
+        or read.error_code
+        or len(read.records) >= limits.min_bytes
+        or read.preferred_read_replica != NO_BROKER_ID
+    ):
+        return read
+    pending = _PendingFetch(replicas, {topic_partition: wish}, limits)
+    return read if pending.begin(pending.wishes) else _wait(pending, build)
+
+
+def _wait(pending: "_PendingFetch", build: Callable[[Reads], T]) -> Delayed[T]:
+    """Wait until there is enough for a consumer, or its time is over."""
+    replicas, wishes, limits = pending.replicas, pending.wishes, pending.limits
+
+    def attempt(changed: TopicPartition | None) -> T | None:
+        if changed is not None and not pending.update(changed):
+            return None
+        return build(read_all(replicas, wishes, limits))
+
+    return replicas.purgatory.wait(wishes, attempt, limits.max_wait_ms)
 
 
 class _FollowerWait(Generic[T]):
@@ -245,23 +274,23 @@ class _PendingFetch:
     only, so waiting would add nothing to it. Nothing is read for this but the position of the end.
     """
 
-    __slots__ = ("wishes", "_replicas", "_limits", "_starts", "_counts", "_total")
+    __slots__ = ("wishes", "replicas", "limits", "_starts", "_counts", "_total")
 
     def __init__(self, replicas: ReplicaManager, wishes: Wishes, limits: FetchLimits) -> None:
         self.wishes = wishes
-        self._replicas = replicas
-        self._limits = limits
+        self.replicas = replicas
+        self.limits = limits
         self._starts: dict[TopicPartition, LogPosition] = {}
         self._counts: dict[TopicPartition, int] = {}
         self._total = 0
 
     def begin(self, partitions: Iterable[TopicPartition]) -> bool:
         """Locate the fetch offsets of ``partitions``; tell whether the fetch must be answered now."""
-        is_follower, read_committed = self._limits.is_follower, self._limits.read_committed
+        is_follower, read_committed = self.limits.is_follower, self.limits.read_committed
         for topic_partition in partitions:
             offset = self.wishes[topic_partition].offset
             try:
-                log = self._replicas.partition(topic_partition).log
+                log = self.replicas.partition(topic_partition).log
                 if offset == log.log_end_offset and (
                     is_follower or offset == (log.last_stable_offset if read_committed else log.high_watermark)
                 ):
@@ -278,18 +307,18 @@ class _PendingFetch:
     def update(self, changed: TopicPartition) -> bool:
         """Count the bytes of ``changed`` again; tell whether the fetch must be answered now."""
         try:
-            count = self._count(self._replicas.partition(changed), self.wishes[changed], self._starts[changed])
+            count = self._count(self.replicas.partition(changed), self.wishes[changed], self._starts[changed])
         except BrokerError:
             return True
         if count is None:
             return True
         self._total += count - self._counts.get(changed, 0)
         self._counts[changed] = count
-        return self._total >= self._limits.min_bytes
+        return self._total >= self.limits.min_bytes
 
     def _count(self, partition: Partition, wish: FetchWish, start: LogPosition) -> int | None:
         """Return the bytes that count, None if the fetch must be answered; raises what the answer would say."""
-        log, limits = partition.log, self._limits
+        log, limits = partition.log, self.limits
         limits.check(partition, wish.current_leader_epoch)
         if not limits.is_follower:
             end_offset = log.last_stable_offset if limits.read_committed else log.high_watermark
@@ -301,7 +330,7 @@ class _PendingFetch:
             end_offset = log.log_end_offset
         if end_offset == wish.offset:
             return 0  # after a roll this offset is in a new segment, and there is nothing to be read yet
-        if limits.is_follower and self._replicas.withholds_records(partition, limits.replica_id):
+        if limits.is_follower and self.replicas.withholds_records(partition, limits.replica_id):
             return 0  # it is given no records now
         end = log.locate(end_offset)
         if end.segment_base_offset != start.segment_base_offset:

@@ -208,6 +208,8 @@ class Dispatcher:
         response = form.handle(varying, frame, session)
         if type(response) is bytearray:
             return [response]
+        if type(response) is list:
+            return response
         header = form.header(frame)
         if type(response) is Encoded:
             return [response.frame(header.correlation_id, flexible_header=route.flexible_response_header)]

@@ -1,7 +1,7 @@
 """Forms of requests: the next request of a connection is compared with an earlier one as bytes, and not decoded.
 
 Clients send nearly the same requests again and again: a heartbeat differs from the one before in its correlation id
-only, a commit in its offsets too. Decoding is a fifth to a third of the broker's work on such a request.
+only, a commit or a fetch in its offset too. Decoding is a fifth to a third of the broker's work on such a request.
 
 After a request was decoded and handled, the handler's ``remember`` may leave a form of it in ``Session.forms``, by the
 request's first four bytes (API key and version). The dispatcher asks the form what a later request has in the places
@@ -10,11 +10,13 @@ Where making a form costs more than decoding, the second request about the same 
 Every form is tested against the decoded way with random requests: ``tests/server/handlers/test_repeated_*.py``.
 """
 
+from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.message import Message
+from kafkapy.protocol.primitives import decode, encode
 from kafkapy.server.context import RequestContext
 from kafkapy.server.interception import Handler
 from kafkapy.types import maker
@@ -32,6 +34,8 @@ MOST_ELEMENTS: Final = 16
 """Topics, or partitions of a topic, of a request that a connection may keep: decoded, one takes a hundred bytes."""
 MOST_FORMS: Final = 4
 """Forms that a connection may keep; another one replaces the oldest."""
+
+M = TypeVar("M", bound=Message)
 
 _header_of: Final = maker(RequestHeader)
 
@@ -123,6 +127,30 @@ def keep(form: RequestForm | _Seen, frame: memoryview, session: "Session") -> No
     if key not in forms and len(forms) >= MOST_FORMS:
         del forms[next(iter(forms))]
     forms[key] = form
+
+
+def layout_of(frame: memoryview, request: M, version: int, letters: str, invert: Callable[[M], None]) -> Struct | None:
+    """What unpacks ``frame`` into constant bytes and varying integers by turns; None if it is encoded unusually.
+
+    ``invert`` inverts all bits of the varying integers of a request, whose formats in ``struct`` are ``letters``: so
+    each of them differs in all of its bytes, which shows where they are.
+    """
+    body = encode(request, version)
+    begin = len(frame) - len(body)
+    if frame[begin:] != body:
+        return None
+    other = decode(type(request), body, version)
+    invert(other)
+    inverted = encode(other, version)
+    places = [begin + place for place, (one, two) in enumerate(zip(body, inverted, strict=True)) if one != two]
+    form, end = f">{CONTENT_PLACE}x", CONTENT_PLACE
+    for letter in letters:
+        size = Struct(letter).size
+        form += f"{places[0] - end}s{letter}"
+        end = places[0] + size
+        del places[:size]
+    assert not places, "all that was inverted is in the layout"
+    return Struct(f"{form}{len(frame) - end}s")
 
 
 def keep_same(context: RequestContext, request: Message, frame: memoryview, handle: Handler) -> None:

@@ -13,11 +13,13 @@ UNKNOWN_LEADER_EPOCH 75, UNSUPPORTED_COMPRESSION_TYPE 76 (zstd before v10).
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from struct import Struct
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkapy.delayed import Delayed
 from kafkapy.network.budget import RequestMemory
 from kafkapy.protocol.errors import ErrorCode
+from kafkapy.protocol.message import Message
 from kafkapy.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -27,13 +29,29 @@ from kafkapy.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from kafkapy.replication.fetching import EndWaiting, FetchLimits, FetchWish, PartitionRead, Reads, fetch, fetch_many
+from kafkapy.protocol.primitives import encode
+from kafkapy.protocol.writer import Part, Writer
+from kafkapy.replication.fetching import (
+    EndWaiting,
+    FetchLimits,
+    FetchWish,
+    PartitionRead,
+    Reads,
+    fetch,
+    fetch_many,
+    fetch_one,
+)
 from kafkapy.server import fetch_versions
 from kafkapy.server.context import RequestContext
+from kafkapy.server.encoded import SIZE_AND_CORRELATION_ID
 from kafkapy.server.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, FetchSessionCache
 from kafkapy.server.fetch_sessions import next_epoch as epoch_after
+from kafkapy.server.request_forms import API_AND_CORRELATION_ID, LARGEST_FORM_SIZE, Form, keep, layout_of, note_repeat
 from kafkapy.turns import Steps, in_turns, pieces
 from kafkapy.types import NO_BROKER_ID, NO_EPOCH, READ_COMMITTED, TopicPartition, maker, topic_partition_of
+
+if TYPE_CHECKING:
+    from kafkapy.network.session import Session
 
 
 class _Begun(NamedTuple):
@@ -417,3 +435,154 @@ def _add_rows(topics: list[FetchableTopicResponse], reads: Sequence[PartitionRea
                 records=read.records,
             )
         )
+
+
+_EMPTY_END_SIZE: Final = 4
+"""Bytes behind the constant part of a response without records: their size, from version 12 on also three tag counts"""
+_OFFSETS: Final = Struct(">qqq")
+"""High watermark, last stable offset and log start offset."""
+_SIZE: Final = Struct(">i")
+_NO_TAGS: Final = b"\0\0\0"
+"""Of the partition, of its topic and of the response."""
+
+
+class _ResponseForm:
+    """Responses about one partition that was read without an error or a session: three offsets and the records vary."""
+
+    __slots__ = ("is_flexible", "_start", "_place")
+
+    def __init__(self, partition: TopicPartition, version: int) -> None:
+        def empty(offset: int) -> bytes:
+            topics: list[FetchableTopicResponse] = []
+            _add_rows(topics, [PartitionRead(partition, b"", 0, offset, offset, offset)])
+            return encode(FetchResponse(responses=topics), version)
+
+        start, other = empty(0), empty(~0)
+        self.is_flexible = version >= FetchResponse.FLEXIBLE_FROM
+        place = next(place for place, (one, two) in enumerate(zip(start, other, strict=True)) if one != two)
+        self._place = SIZE_AND_CORRELATION_ID.size + place
+        self._start = bytearray(SIZE_AND_CORRELATION_ID.size) + start[:-_EMPTY_END_SIZE]
+
+    def start(self, read: PartitionRead) -> bytearray:
+        """The response's frame up to the size of the records; its first two fields are empty."""
+        start = self._start[:]
+        _OFFSETS.pack_into(start, self._place, read.high_watermark, read.last_stable_offset, read.log_start_offset)
+        return start
+
+    def frame(self, read: PartitionRead, correlation_id: int) -> list[Part]:
+        """The response's frame, of a version that is not flexible."""
+        records = read.records
+        size = len(records)
+        start = self.start(read) + _SIZE.pack(size)
+        SIZE_AND_CORRELATION_ID.pack_into(start, 0, len(start) - _SIZE.size + size, correlation_id)
+        return [start, records] if size else [start]
+
+
+class _FormedResponse(Message):
+    """A response that has a form, for requests that had to wait and for flexible versions."""
+
+    __slots__ = ("_form", "_read")
+
+    def __init__(self, form: _ResponseForm, read: PartitionRead) -> None:
+        self._form = form
+        self._read = read
+
+    def write(self, writer: Writer, version: int) -> None:  # noqa: ARG002  # the form is of one version
+        """See ``Message.write``."""
+        records = self._read.records
+        writer.buffer += self._form.start(self._read)[SIZE_AND_CORRELATION_ID.size :]
+        if self._form.is_flexible:
+            writer.write_compact_records(records)
+            writer.buffer += _NO_TAGS
+        else:
+            writer.write_records(records)
+
+
+class RepeatedFetch(Form):
+    """Fetches of one connection for one partition, which differ in correlation id, session epoch and offset only.
+
+    Without a session the responses have a form, too. A fetch of 64 kB on 16 connections then takes 0.56 of the
+    processor time, and 0.63 of the round trip (``bench/results/2026-11-26-small.md``).
+    """
+
+    __slots__ = ("_request", "_layout", "_constant", "_has_session", "_limits", "_topic_partition", "_responses")
+
+    def __init__(self, context: RequestContext, request: FetchRequest, frame: memoryview, layout: Struct) -> None:
+        super().__init__(context, _about(context, request))
+        self._request = request
+        self._layout = layout
+        self._constant = layout.unpack(frame)[::2]
+        self._has_session = request.session_id != NO_SESSION
+        self._limits = _limits(context, request)
+        (topic,) = request.topics
+        self._topic_partition = TopicPartition(topic.topic, topic.partitions[0].partition)
+        self._responses = _ResponseForm(self._topic_partition, context.header.api_version)
+
+    def match(self, frame: memoryview) -> tuple[int, int] | None:
+        """Return the session epoch and the offset."""
+        if len(frame) != self._layout.size:
+            return None
+        fields = self._layout.unpack(frame)
+        return (fields[1], fields[3]) if fields[::2] == self._constant else None
+
+    def handle(
+        self, varying: tuple[int, int], frame: memoryview, session: "Session"
+    ) -> list[Part] | Message | Delayed[FetchResponse] | Delayed[Message]:
+        """Fetch from the offset, as the function ``handle`` does; may return the response's frame."""
+        request = self._request
+        partition = request.topics[0].partitions[0]
+        epoch, partition.fetch_offset = varying
+        if self._has_session or epoch != FINAL_EPOCH:
+            request.session_epoch = epoch
+            return handle(self.context(frame, session), request)
+        replicas, wish = self.services.replica_manager, _wish(partition)
+        read = fetch_one(replicas, self._topic_partition, wish, self._limits, self._response)
+        if isinstance(read, Delayed):
+            return read
+        if self._has_form(read) and not self._responses.is_flexible:
+            return self._responses.frame(read, API_AND_CORRELATION_ID.unpack_from(frame)[1])
+        return self._response([read])
+
+    @staticmethod
+    def _has_form(read: PartitionRead) -> bool:
+        return not read.error_code and read.aborted is None and read.preferred_read_replica == NO_BROKER_ID
+
+    def _response(self, reads: Reads) -> Message:
+        (read,) = reads
+        if self._has_form(read):
+            return _FormedResponse(self._responses, read)
+        topics: list[FetchableTopicResponse] = []
+        _add_rows(topics, reads)
+        return FetchResponse(responses=topics)
+
+
+def _about(context: RequestContext, request: FetchRequest) -> object:
+    """All of a fetch of one partition but its session epoch and offset."""
+    (topic,) = request.topics
+    (partition,) = topic.partitions
+    limits = request.max_wait_ms, request.min_bytes, request.max_bytes, request.isolation_level
+    return context.header.client_id, limits, request.session_id, topic.topic, partition.partition, _wish(partition)[1:]
+
+
+def _invert(request: FetchRequest) -> None:
+    request.session_epoch = ~request.session_epoch
+    request.topics[0].partitions[0].fetch_offset = ~request.topics[0].partitions[0].fetch_offset
+
+
+def remember(context: RequestContext, request: FetchRequest, frame: memoryview) -> None:
+    """Let the next fetches of the connection be compared with this one, if the one before differed in little."""
+    topics, version = request.topics, context.header.api_version
+    if (
+        len(topics) != 1
+        or len(topics[0].partitions) != 1
+        or len(frame) > LARGEST_FORM_SIZE
+        or request.forgotten_topics_data
+        or request.replica_id >= 0
+        or request.isolation_level not in ISOLATION_LEVELS
+        or version < fetch_versions.FIRST_VERSION_WITH_ALL
+        or not note_repeat(_about(context, request), frame, context.session)
+    ):
+        return
+    layout = layout_of(frame, request, version, "iq", _invert)
+    if layout is not None:
+        keep(RepeatedFetch(context, request, frame, layout), frame, context.session)

@@ -29,17 +29,16 @@ from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from kafkapy.protocol.primitives import decode, encode
 from kafkapy.server.commits import COMMITS_IN_A_STEP, is_large, parts_of, split_by_existence
 from kafkapy.server.encoded import Encoded
 from kafkapy.server.older_versions import TREE_VERSION, refuses_static_member
 from kafkapy.server.partition_rows import rows_by_topic
 from kafkapy.server.request_forms import (
     API_AND_CORRELATION_ID,
-    CONTENT_PLACE,
     LARGEST_FORM_SIZE,
     Form,
     keep,
+    layout_of,
     note_repeat,
 )
 from kafkapy.turns import Steps, in_turns, pause, pieces
@@ -57,7 +56,6 @@ TREE_NODES_AT_ONCE: Final = 64
 _KNOWN_ANSWERS: Final = 1024
 _KNOWN_PARTITIONS: Final = 16
 """Answers for more partitions are not cached, and their requests get no form."""
-_OFFSET: Final = Struct(">q")
 _CORRELATION_ID: Final = Struct(">i")
 _SIZE_SIZE: Final = 4
 """Bytes of a response's size, before its correlation id."""
@@ -274,30 +272,14 @@ def remember(context: "RequestContext", request: OffsetCommitRequest, frame: mem
         or refuses_static_member(context, request.group_instance_id)
     ):
         return
-    layout = _layout(frame, request, context.header.api_version)
+    layout = layout_of(frame, request, context.header.api_version, "q" * len(topics[0].partitions), _invert)
     if layout is not None:
         keep(RepeatedCommit(context, request, frame, layout), frame, context.session)
 
 
-def _layout(frame: memoryview, request: OffsetCommitRequest, version: int) -> Struct | None:
-    """What unpacks ``frame`` into constant bytes and offsets by turns; None if it is encoded in an unusual way.
-
-    An offset whose bits are all inverted differs in all of its eight bytes, so that shows where the offsets are.
-    """
-    body = encode(request, version)
-    begin = len(frame) - len(body)
-    if frame[begin:] != body:
-        return None
-    other = decode(OffsetCommitRequest, body, version)
-    for each in other.topics[0].partitions:
+def _invert(request: OffsetCommitRequest) -> None:
+    for each in request.topics[0].partitions:
         each.committed_offset = ~each.committed_offset
-    inverted = encode(other, version)
-    places = [begin + place for place, (one, two) in enumerate(zip(body, inverted, strict=True)) if one != two]
-    form, end = f">{CONTENT_PLACE}x", CONTENT_PLACE
-    for place in places[:: _OFFSET.size]:
-        form += f"{place - end}sq"
-        end = place + _OFFSET.size
-    return Struct(f"{form}{len(frame) - end}s")
 
 
 def _answered(version: int, errors: dict[TopicPartition, int]) -> Message:
