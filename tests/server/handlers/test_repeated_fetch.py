@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from kafkapy.protocol.messages.delete_topics import DeleteTopicsRequest
-from kafkapy.protocol.messages.fetch import FetchRequest
+from kafkapy.protocol.messages.fetch import FetchPartition, FetchRequest
 from kafkapy.server.handlers.fetch import RepeatedFetch
+from kafkapy.types import TopicPartition
 from tests.server.harness import Client, batch, fetch_request, frame, run, running_broker, until, values_of
 
 SESSION_ID_PLACE = 4 + 2
@@ -102,19 +103,27 @@ def test_a_session_goes_on_as_with_decoded_requests(version: int, tmp_path: Path
                 await admin.produce("t", batch(b"v"))
             sessions = {"same": 0, "new": 0}
             epoch = formed = 0
-            for number in range(40):
-                offset = min(number // 4, 5)
+            for number in range(120):
+                log = broker.services.replica_manager.partitions[TopicPartition("t", 0)].log
+                offset = rng.choice([min(number // 6, 5), log.log_end_offset])  # with something new, and without
+                is_bare = epoch > 0 and rng.random() < 0.2  # what the session remembers is read
                 answers = []
                 for which, session_id in sessions.items():
                     asked = fetch_request("t", offset, session_id=session_id, session_epoch=epoch)
+                    if number == 90:
+                        asked.topics[0].partitions.append(FetchPartition(1))
+                    if is_bare:
+                        asked.topics = []
                     data = frame(asked, version)
                     asking = client if which == "same" else await Client.connect(broker)
                     answer = await raw(asking, data)
                     answers.append(masked(answer, version))
                     sessions[which] = struct.unpack_from(">i", answer, SESSION_ID_PLACE + (version >= 12))[0]
                 assert answers[0] == answers[1]
-                epoch = rng.choice([epoch + 1] * 12 + [9, -1]) if sessions["same"] else 0
-                if epoch < 0 or number == 30:
+                if number % 5 == 4:
+                    await admin.produce("t", batch(b"v"), partition=rng.randrange(2))
+                epoch = rng.choice([epoch + 1] * 14 + [9, -1]) if sessions["same"] else 0
+                if epoch < 0 or number in (30, 60):
                     sessions, epoch = dict.fromkeys(sessions, 0), 0
                 formed += isinstance(form_of(broker, client, version), RepeatedFetch)
             assert formed >= 10, "the short way was taken"
