@@ -69,7 +69,7 @@ class BodySender:
         if not self._parts and len(parts) == 2:
             head, body = parts
             if type(body) is FileSlice and type(head) is bytearray and body.size < SENDFILE_FROM_SIZE:
-                self._transport.write(head + _read(body))  # as ``_advance`` does; most fetches
+                self._transport.write(head + _read(body))  # as ``_advance`` does: most fetches below v12
                 return not self._is_blocked()
         self._parts.extend(parts)
         return self._advance()
@@ -254,7 +254,7 @@ class SendfileSender(BodySender):
 
 
 def _read(part: FileSlice) -> bytes:
-    """Return the bytes of a slice, and release it."""
+    """Return the bytes of a slice, and release it. Raises ``OSError`` and ``FileCutError``."""
     data = part.read()
     size = part.size
     part.release()

@@ -162,10 +162,7 @@ def fetch_one(
     limits: FetchLimits,
     build: Callable[[Reads], T],
 ) -> PartitionRead | Delayed[T]:
-    """Do what ``fetch`` does for a consumer's only partition: return the read itself if there is enough.
-
-    It saves a quarter of the work of ``fetch`` on a fetch that need not wait.
-    """
+    """Do what ``fetch`` does for a consumer's only partition; return the read itself if the answer need not wait."""
     read = read_one(replicas, topic_partition, wish, limits, min(wish.max_bytes, limits.max_bytes))
     if (
         limits.max_wait_ms <= 0

@@ -44,7 +44,7 @@ from kafkapy.server.context import RequestContext, Services
 from kafkapy.server.encoded import SIZE_AND_CORRELATION_ID, Encoded, decoded_handler
 from kafkapy.server.handlers import REGISTRY, ApiTable
 from kafkapy.server.interception import Handler, Interceptor, Result
-from kafkapy.server.request_forms import API_AND_CORRELATION_ID, CONTENT_PLACE, RequestForm
+from kafkapy.server.request_forms import API_AND_CORRELATION_ID, CONTENT_PLACE, MOST_VALUES, RequestForm
 from kafkapy.turns import Steps, in_turns, other_slices, turns
 
 INLINE_SLOTS: Final = 10_000
@@ -56,6 +56,9 @@ OVERTAKEN_SLOTS: Final = 1_000
 
 INLINE_STRUCTS: Final = 1_000
 """Structs of a response that are encoded on the event loop: about a millisecond of work."""
+
+_REMEMBERED_BUDGET: Final = INLINE_SLOTS - MOST_VALUES
+"""What is left of ``INLINE_SLOTS`` after a request that may get a form."""
 
 LARGE_AT_ONCE: Final = 2
 """Large requests that are decoded at the same time."""
@@ -158,7 +161,8 @@ class Dispatcher:
             return self._begin_large(route, header, (frame, start), session, None if reader.budget < 0 else error)
         context = RequestContext(self.services, header, session)
         response: Any = route.handle(context, request)  # or steps that lead to it
-        if route.remember is not None and reader.position == reader.end:  # no bytes behind the message
+        # no bytes behind the message, and few values in it
+        if route.remember is not None and reader.position == reader.end and reader.budget >= _REMEMBERED_BUDGET:
             route.remember(context, request, frame)
         if type(response) is GeneratorType:
             response = self._turns.run(response, self._other_slices)

@@ -1,12 +1,15 @@
 """Forms of requests: the next request of a connection is compared with an earlier one as bytes, and not decoded.
 
 Clients send nearly the same requests again and again: a heartbeat differs from the one before in its correlation id
-only, a commit or a fetch in its offset too. Decoding is a fifth to a third of the broker's work on such a request.
+only, a commit in its offsets too, a fetch in its offset and the epoch of its session. Decoding is a fifth to a third of
+the broker's work on such a request.
 
 After a request was decoded and handled, the handler's ``remember`` may leave a form of it in ``Session.forms``, by the
 request's first four bytes (API key and version). The dispatcher asks the form what a later request has in the places
 that may vary (``match``), and lets it do what the handler does (``handle``). A request that does not match is decoded.
-Where making a form costs more than decoding, the second request about the same thing gets one (``note_repeat``).
+Where making a form costs more than decoding, a connection gets one when two requests in a row are about the same
+thing; the form then stays until ``MOST_MISSES`` requests have not had it, so that a client whose requests vary pays
+seldom for one (``note_repeat``).
 Every form is tested against the decoded way with random requests: ``tests/server/handlers/test_repeated_*.py``.
 """
 
@@ -15,7 +18,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from kafkapy.protocol.headers import RequestHeader
-from kafkapy.protocol.message import Message
+from kafkapy.protocol.message import Message, ProtocolError
 from kafkapy.protocol.primitives import decode, encode
 from kafkapy.server.context import RequestContext
 from kafkapy.server.interception import Handler
@@ -32,8 +35,12 @@ LARGEST_FORM_SIZE: Final = 1024
 """Bytes of a request that a connection may keep; of a Produce request those before the records count."""
 MOST_ELEMENTS: Final = 16
 """Topics, or partitions of a topic, of a request that a connection may keep: decoded, one takes a hundred bytes."""
-MOST_FORMS: Final = 4
-"""Forms that a connection may keep; another one replaces the oldest."""
+MOST_VALUES: Final = 256
+"""Decoded values of such a request, as ``Reader.budget`` counts them, tagged fields too."""
+MOST_FORMS: Final = 6
+"""Forms that a connection may keep, one for each API that has some; another one replaces the oldest."""
+MOST_MISSES: Final = 8
+"""Requests of a form's API and version that had another form, or none, before a new one may replace it."""
 
 M = TypeVar("M", bound=Message)
 
@@ -45,7 +52,7 @@ class RequestForm(Protocol):
 
     api: tuple[int, int]
     """API key and version."""
-    about: object
+    misses: int
     """See ``note_repeat``."""
 
     def match(self, frame: memoryview) -> Any:
@@ -61,11 +68,10 @@ class RequestForm(Protocol):
 class Form:
     """What forms have in common: the header of a request that was decoded."""
 
-    __slots__ = ("api", "about", "services", "_client_id", "_unknown_tagged_fields")
+    __slots__ = ("api", "misses", "services", "_client_id", "_unknown_tagged_fields")
 
-    def __init__(self, context: RequestContext, about: object = None) -> None:
-        """``about``: see ``note_repeat``."""
-        self.about = about
+    def __init__(self, context: RequestContext) -> None:
+        self.misses = 0
         key, version, _, self._client_id, self._unknown_tagged_fields = context.header
         self.api = key, version
         self.services = context.services
@@ -112,16 +118,36 @@ class _Seen:
         """No request has this form."""
 
 
+class NoForm:
+    """In the place of a form: requests are encoded in an unusual way, for which no form can be made."""
+
+    __slots__ = ("misses",)
+
+    def __init__(self) -> None:
+        self.misses = 0
+
+    def match(self, _: memoryview) -> None:
+        """No request has this form."""
+
+
 def note_repeat(about: object, frame: memoryview, session: "Session") -> bool:
-    """Note what a request is about; tell whether the last one of its API and version was about the same."""
-    known: RequestForm | _Seen | None = session.forms.get(API_AND_CORRELATION_ID.unpack_from(frame)[0])
-    if known is not None and known.about == about:
-        return True
+    """Note what a decoded request is about; tell whether to make a form for requests like it.
+
+    That is so if the one before was about the same, and there is no form, or one that has missed ``MOST_MISSES``.
+    """
+    known: RequestForm | NoForm | _Seen | None = session.forms.get(API_AND_CORRELATION_ID.unpack_from(frame)[0])
+    if isinstance(known, _Seen):
+        if known.about == about:
+            return True
+    elif known is not None:
+        known.misses += 1
+        if known.misses < MOST_MISSES:
+            return False
     keep(_Seen(about), frame, session)
     return False
 
 
-def keep(form: RequestForm | _Seen, frame: memoryview, session: "Session") -> None:
+def keep(form: RequestForm | NoForm | _Seen, frame: memoryview, session: "Session") -> None:
     """Compare the next requests of this API and version with ``form``."""
     forms, key = session.forms, API_AND_CORRELATION_ID.unpack_from(frame)[0]
     if key not in forms and len(forms) >= MOST_FORMS:
@@ -130,12 +156,17 @@ def keep(form: RequestForm | _Seen, frame: memoryview, session: "Session") -> No
 
 
 def layout_of(frame: memoryview, request: M, version: int, letters: str, invert: Callable[[M], None]) -> Struct | None:
-    """What unpacks ``frame`` into constant bytes and varying integers by turns; None if it is encoded unusually.
+    """What unpacks ``frame`` into constant bytes and varying integers by turns.
+
+    None if the frame has other bytes than ``encode`` would write.
 
     ``invert`` inverts all bits of the varying integers of a request, whose formats in ``struct`` are ``letters``: so
     each of them differs in all of its bytes, which shows where they are.
     """
-    body = encode(request, version)
+    try:
+        body = encode(request, version)
+    except ProtocolError:  # what can be read but not written, as a tag that occurs twice
+        return None
     begin = len(frame) - len(body)
     if frame[begin:] != body:
         return None
@@ -145,7 +176,7 @@ def layout_of(frame: memoryview, request: M, version: int, letters: str, invert:
     places = [begin + place for place, (one, two) in enumerate(zip(body, inverted, strict=True)) if one != two]
     form, end = f">{CONTENT_PLACE}x", CONTENT_PLACE
     for letter in letters:
-        size = Struct(letter).size
+        size = Struct(f">{letter}").size
         form += f"{places[0] - end}s{letter}"
         end = places[0] + size
         del places[:size]

@@ -47,7 +47,15 @@ from kafkapy.server.context import RequestContext
 from kafkapy.server.encoded import SIZE_AND_CORRELATION_ID
 from kafkapy.server.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, FetchSessionCache
 from kafkapy.server.fetch_sessions import next_epoch as epoch_after
-from kafkapy.server.request_forms import API_AND_CORRELATION_ID, LARGEST_FORM_SIZE, Form, keep, layout_of, note_repeat
+from kafkapy.server.request_forms import (
+    API_AND_CORRELATION_ID,
+    LARGEST_FORM_SIZE,
+    Form,
+    NoForm,
+    keep,
+    layout_of,
+    note_repeat,
+)
 from kafkapy.turns import Steps, in_turns, pieces
 from kafkapy.types import NO_BROKER_ID, NO_EPOCH, READ_COMMITTED, TopicPartition, maker, topic_partition_of
 
@@ -439,7 +447,8 @@ def _add_rows(topics: list[FetchableTopicResponse], reads: Sequence[PartitionRea
 
 
 _EMPTY_END_SIZE: Final = 4
-"""Bytes behind the constant part of a response without records: their size, from version 12 on also three tag counts"""
+"""Bytes behind the constant part of a response without records: four for their size; from version 12 on, one for it and
+three tag counts."""
 _OFFSETS: Final = Struct(">qqq")
 """High watermark, last stable offset and log start offset."""
 _SIZE: Final = Struct(">i")
@@ -480,7 +489,7 @@ class _ResponseForm:
 
 
 class _FormedResponse(Message):
-    """A response that has a form, for requests that had to wait and for flexible versions."""
+    """A response that has a form, as a message."""
 
     __slots__ = ("_form", "_read")
 
@@ -502,15 +511,15 @@ class _FormedResponse(Message):
 class RepeatedFetch(Form):
     """Fetches of one connection for one partition, which differ in correlation id, session epoch and offset only.
 
-    The responses have a form, too, except those that open or end a session, or continue one that has other partitions.
-    A fetch of 64 kB on 16 connections then takes 0.56 of the processor time, and 0.63 of the round trip
-    (``bench/results/2026-11-26-small.md``).
+    Most responses have a form, too. Without one are errors, those with aborted transactions or another replica to read
+    from, those that open or end a session, and those of a session with other partitions. A fetch of 64 kB on 16
+    connections takes 0.56 of the processor time, and 0.63 of the round trip (``bench/results/2026-11-26-small.md``).
     """
 
     __slots__ = ("_request", "_layout", "_constant", "_limits", "_topic_partition", "_session_id", "_responses")
 
     def __init__(self, context: RequestContext, request: FetchRequest, frame: memoryview, layout: Struct) -> None:
-        super().__init__(context, _about(context, request))
+        super().__init__(context)
         self._request = request
         self._layout = layout
         self._constant = layout.unpack(frame)[::2]
@@ -539,6 +548,7 @@ class RepeatedFetch(Form):
         if self._session_id != NO_SESSION or epoch != FINAL_EPOCH:
             fetching = services.fetch_sessions.get(self._session_id)
             if not self._is_of_session(fetching, epoch):
+                # the handler may read the request until its response is there: the next one is not taken before that
                 request.session_epoch = epoch
                 return handle(self.context(frame, session), request)
             assert fetching is not None
@@ -583,13 +593,19 @@ def _about(context: RequestContext, request: FetchRequest) -> object:
     return context.header.client_id, limits, request.session_id, topic.topic, partition.partition, _wish(partition)[1:]
 
 
+def _has_other_partitions(context: RequestContext, request: FetchRequest) -> bool:
+    """Whether the request's session has more than one partition: the requests of such a session vary."""
+    session = context.services.fetch_sessions.get(request.session_id)
+    return session is not None and len(session.partitions) > 1
+
+
 def _invert(request: FetchRequest) -> None:
     request.session_epoch = ~request.session_epoch
     request.topics[0].partitions[0].fetch_offset = ~request.topics[0].partitions[0].fetch_offset
 
 
 def remember(context: RequestContext, request: FetchRequest, frame: memoryview) -> None:
-    """Let the next fetches of the connection be compared with this one, if the one before differed in little."""
+    """Let the next fetches of the connection be compared with this one, if the one before was about the same."""
     topics, version = request.topics, context.header.api_version
     if (
         len(topics) != 1
@@ -599,9 +615,10 @@ def remember(context: RequestContext, request: FetchRequest, frame: memoryview) 
         or request.replica_id >= 0
         or request.isolation_level not in ISOLATION_LEVELS
         or version < fetch_versions.FIRST_VERSION_WITH_ALL
+        or _has_other_partitions(context, request)
         or not note_repeat(_about(context, request), frame, context.session)
     ):
         return
     layout = layout_of(frame, request, version, "iq", _invert)
-    if layout is not None:
-        keep(RepeatedFetch(context, request, frame, layout), frame, context.session)
+    form = NoForm() if layout is None else RepeatedFetch(context, request, frame, layout)
+    keep(form, frame, context.session)

@@ -37,6 +37,7 @@ from kafkapy.server.request_forms import (
     API_AND_CORRELATION_ID,
     LARGEST_FORM_SIZE,
     Form,
+    NoForm,
     keep,
     layout_of,
     note_repeat,
@@ -181,7 +182,7 @@ class RepeatedCommit(Form):
     def __init__(
         self, context: "RequestContext", request: OffsetCommitRequest, frame: memoryview, layout: Struct
     ) -> None:
-        super().__init__(context, _about(context, request))
+        super().__init__(context)
         self._request = request
         (topic,) = request.topics
         self._rows = [
@@ -273,8 +274,8 @@ def remember(context: "RequestContext", request: OffsetCommitRequest, frame: mem
     ):
         return
     layout = layout_of(frame, request, context.header.api_version, "q" * len(topics[0].partitions), _invert)
-    if layout is not None:
-        keep(RepeatedCommit(context, request, frame, layout), frame, context.session)
+    form = NoForm() if layout is None else RepeatedCommit(context, request, frame, layout)
+    keep(form, frame, context.session)
 
 
 def _invert(request: OffsetCommitRequest) -> None:

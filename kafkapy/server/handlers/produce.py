@@ -348,7 +348,7 @@ class RepeatedProduce(Form):
         """``before`` is the position of the records' size."""
         (topic,) = request.topic_data
         topic_partition = TopicPartition(topic.name, topic.partition_data[0].index)
-        super().__init__(context, topic_partition)
+        super().__init__(context)
         self._topic_partition = topic_partition
         self._acks = request.acks
         self._timeout_ms = request.timeout_ms

@@ -291,10 +291,11 @@ def test_a_new_form_replaces_the_oldest_one_alone(tmp_path: Path) -> None:
             await client.create_topic("t")
             (connection,) = broker.listeners[0].connections
             forms = connection.session.forms
+            topic = [MetadataRequestTopic(name="t")]
             for version in range(request_forms.MOST_FORMS):
-                await client.ask(HeartbeatRequest("g", 1, "m"), version)
+                await client.ask(MetadataRequest(topic), version)
             kept = dict(forms)
-            await client.ask(HeartbeatRequest("g", 2, "m"), 1)
+            await client.ask(MetadataRequest(topic * 2), 1)
             assert list(forms) == list(kept), "its own form is replaced, the others stay"
             await client.ask(HeartbeatRequest("g", 2, "m"), 4)
             assert list(forms)[:-1] == list(kept)[1:]
