@@ -47,7 +47,7 @@ class SmallRequests:
 
     def _measured(self, pid: int, options: dict[str, object]) -> Metrics:
         if self.kind == "large":
-            os.sync()  # the system writes earlier runs to the disk meanwhile, which doubles the cost of this one
+            os.sync()  # else the system makes the broker wait while it writes earlier runs to the disk
         with Meter(pid) as meter:
             metrics = python_client("bench.small_client", json.dumps(options))
         return {**metrics, "us_per_request": 1e6 * meter.processor_s / self.requests}

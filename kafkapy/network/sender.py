@@ -66,10 +66,12 @@ class BodySender:
 
     def send(self, parts: list[Part]) -> bool:
         """Begin to send; tell whether the socket took everything. Raises ``OSError`` and ``FileCutError``."""
-        if not self._parts and len(parts) == 2:
-            head, body = parts
-            if type(body) is FileSlice and type(head) is bytearray and body.size < SENDFILE_FROM_SIZE:
-                self._transport.write(head + _read(body))  # as ``_advance`` does: most fetches below v12
+        if not self._parts and 1 < len(parts) < 4:  # most fetches: as ``_advance`` does
+            head, body, *rest = parts
+            end = rest[0] if rest else b""
+            are_bytes = isinstance(head, bytearray) and isinstance(end, bytes | bytearray)
+            if are_bytes and isinstance(body, FileSlice) and body.size < SENDFILE_FROM_SIZE:
+                self._transport.write(b"".join((head, _read(body), end)))  # type: ignore[arg-type]  # see are_bytes
                 return not self._is_blocked()
         self._parts.extend(parts)
         return self._advance()

@@ -459,7 +459,7 @@ _NO_TAGS: Final = b"\0\0\0"
 class _ResponseForm:
     """Responses with the read of one partition, without an error: three offsets and the records vary."""
 
-    __slots__ = ("is_flexible", "_start", "_place")
+    __slots__ = ("_is_flexible", "_header_size", "_start", "_place")
 
     def __init__(self, partition: TopicPartition, version: int, session_id: int) -> None:
         def empty(offset: int) -> bytes:
@@ -468,24 +468,40 @@ class _ResponseForm:
             return encode(FetchResponse(responses=topics, session_id=session_id), version)
 
         start, other = empty(0), empty(~0)
-        self.is_flexible = version >= FetchResponse.FLEXIBLE_FROM
+        self._is_flexible = version >= FetchResponse.FLEXIBLE_FROM
+        self._header_size = SIZE_AND_CORRELATION_ID.size + self._is_flexible  # whose header has a tag count too
         place = next(place for place, (one, two) in enumerate(zip(start, other, strict=True)) if one != two)
-        self._place = SIZE_AND_CORRELATION_ID.size + place
-        self._start = bytearray(SIZE_AND_CORRELATION_ID.size) + start[:-_EMPTY_END_SIZE]
-
-    def start(self, read: PartitionRead) -> bytearray:
-        """The response's frame up to the size of the records; its first two fields are empty."""
-        start = self._start[:]
-        _OFFSETS.pack_into(start, self._place, read.high_watermark, read.last_stable_offset, read.log_start_offset)
-        return start
+        self._place = self._header_size + place
+        self._start = bytearray(self._header_size) + start[:-_EMPTY_END_SIZE]
 
     def frame(self, read: PartitionRead, correlation_id: int) -> list[Part]:
-        """The response's frame, of a version that is not flexible."""
+        """The response's frame."""
+        start, end = self._around(read)
         records = read.records
         size = len(records)
-        start = self.start(read) + _SIZE.pack(size)
-        SIZE_AND_CORRELATION_ID.pack_into(start, 0, len(start) - _SIZE.size + size, correlation_id)
-        return [start, records] if size else [start]
+        SIZE_AND_CORRELATION_ID.pack_into(start, 0, len(start) - _SIZE.size + size + len(end), correlation_id)
+        if not size:
+            return [start + end]
+        return [start, records, end] if end else [start, records]
+
+    def write(self, read: PartitionRead, writer: Writer) -> None:
+        """Write the response, without a header."""
+        start, end = self._around(read)
+        writer.buffer += start[self._header_size :]
+        if read.records:
+            writer.write_parts((read.records,))
+        writer.buffer += end
+
+    def _around(self, read: PartitionRead) -> tuple[bytearray, bytes]:
+        """The frame's bytes before the records, with an empty header, and those behind them."""
+        start = self._start[:]
+        _OFFSETS.pack_into(start, self._place, read.high_watermark, read.last_stable_offset, read.log_start_offset)
+        size = len(read.records)
+        if not self._is_flexible:
+            return start + _SIZE.pack(size), b""
+        sizes = Writer()
+        sizes.write_unsigned_varint(size + 1)
+        return start + sizes.buffer, _NO_TAGS
 
 
 class _FormedResponse(Message):
@@ -499,13 +515,7 @@ class _FormedResponse(Message):
 
     def write(self, writer: Writer, version: int) -> None:  # noqa: ARG002  # the form is of one version
         """See ``Message.write``."""
-        records = self._read.records
-        writer.buffer += self._form.start(self._read)[SIZE_AND_CORRELATION_ID.size :]
-        if self._form.is_flexible:
-            writer.write_compact_records(records)
-            writer.buffer += _NO_TAGS
-        else:
-            writer.write_records(records)
+        self._form.write(self._read, writer)
 
 
 class RepeatedFetch(Form):
@@ -559,7 +569,7 @@ class RepeatedFetch(Form):
         if isinstance(read, Delayed):
             return read
         response = build([read])
-        if type(response) is _FormedResponse and not self._responses.is_flexible:
+        if type(response) is _FormedResponse:
             return self._responses.frame(read, API_AND_CORRELATION_ID.unpack_from(frame)[1])
         return response
 
