@@ -346,9 +346,9 @@ def _cluster(share: int) -> list[Row]:
 SMALL = {
     "produce": ("produce one record", 1.0, 1.0),
     "commit": ("offset commit", 0.8, 0.8),
-    "heartbeat": ("heartbeat", 1.0, None),
-    "metadata": ("Metadata of one topic", 1.0, None),
-    "list-offsets": ("ListOffsets of one partition", 1.0, None),
+    "heartbeat": ("heartbeat", 1.0, 1.0),
+    "metadata": ("Metadata of one topic", 1.0, 1.0),
+    "list-offsets": ("ListOffsets of one partition", 1.0, 1.0),
 }
 """What a small request is called, and the limits of its processor time and of its round trip."""
 FLOOR = "the same, by epoll, recv, CRC, pwrite and send alone"
