@@ -379,6 +379,16 @@ class Reader:
             raise Truncated(f"tagged field {tag} of {size} bytes, {self.end - self.position} left")
         return tag, self.position + size
 
+    def read_tag_after(self, previous: int) -> tuple[int, int]:
+        """As ``read_tag``, in the body of a message, where tags must ascend: Apache Kafka 2.7 ends the connection.
+
+        ``previous`` is the tag before it, -1 for none. Raises ``InvalidValue``.
+        """
+        tag, end = self.read_tag()
+        if not previous < tag <= MAX_INT32:
+            raise InvalidValue(f"tagged field {tag} after {previous}")
+        return tag, end
+
     def read_unknown_tag(self, tag: int, end: int, known: TaggedFields) -> TaggedFields:
         """Keep a tagged field that the definitions don't have."""
         self._spend(3)
@@ -394,14 +404,11 @@ class Reader:
     def read_unknown_tagged_fields(self, *, in_any_order: bool = False) -> TaggedFields:
         """Read the tag section of a struct for which the definitions have no tagged fields.
 
-        Tags must ascend: Kafka 2.7 checks that in the body of a message, not in its header.
+        Kafka 2.7 does not check the order of tags in the header of a message: they may be ``in_any_order`` there.
         """
         fields: TaggedFields = None
-        previous = -1
+        tag = -1
         for _ in range(self.read_tag_count()):
-            tag, end = self.read_tag()
-            if not (in_any_order or previous < tag <= MAX_INT32):
-                raise InvalidValue(f"tagged field {tag} after {previous}")
-            previous = tag
+            tag, end = self.read_tag() if in_any_order else self.read_tag_after(tag)
             fields = self.read_unknown_tag(tag, end, fields)
         return fields

@@ -58,7 +58,7 @@ INLINE_STRUCTS: Final = 1_000
 """Structs of a response that are encoded on the event loop: about a millisecond of work."""
 
 _REMEMBERED_BUDGET: Final = INLINE_SLOTS - MOST_VALUES
-"""What is left of ``INLINE_SLOTS`` after a request that may get a form."""
+"""A request that leaves less of ``INLINE_SLOTS`` has more than ``MOST_VALUES``, and gets no form."""
 
 LARGE_AT_ONCE: Final = 2
 """Large requests that are decoded at the same time."""

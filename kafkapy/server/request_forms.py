@@ -18,7 +18,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from kafkapy.protocol.headers import RequestHeader
-from kafkapy.protocol.message import Message, ProtocolError
+from kafkapy.protocol.message import Message
 from kafkapy.protocol.primitives import decode, encode
 from kafkapy.server.context import RequestContext
 from kafkapy.server.interception import Handler
@@ -106,6 +106,24 @@ class SameRequest(Form):
         return self._handle(self.context(frame, session), self._request)
 
 
+class IntegersForm(Form):
+    """Requests that differ in the correlation id and in some integers: ``layout`` is that of ``layout_of``."""
+
+    __slots__ = ("_layout", "_constant")
+
+    def __init__(self, context: RequestContext, frame: memoryview, layout: Struct) -> None:
+        super().__init__(context)
+        self._layout = layout
+        self._constant = layout.unpack(frame)[::2]
+
+    def match(self, frame: memoryview) -> tuple[int, ...] | None:
+        """See ``RequestForm``: the integers."""
+        if len(frame) != self._layout.size:
+            return None
+        fields = self._layout.unpack(frame)
+        return fields[1::2] if fields[::2] == self._constant else None
+
+
 class _Seen:
     """What the last request was about, in the place of a form."""
 
@@ -118,7 +136,7 @@ class _Seen:
         """No request has this form."""
 
 
-class NoForm:
+class _NoForm:
     """In the place of a form: requests are encoded in an unusual way, for which no form can be made."""
 
     __slots__ = ("misses",)
@@ -135,7 +153,7 @@ def note_repeat(about: object, frame: memoryview, session: "Session") -> bool:
 
     That is so if the one before was about the same, and there is no form, or one that has missed ``MOST_MISSES``.
     """
-    known: RequestForm | NoForm | _Seen | None = session.forms.get(API_AND_CORRELATION_ID.unpack_from(frame)[0])
+    known: RequestForm | _NoForm | _Seen | None = session.forms.get(API_AND_CORRELATION_ID.unpack_from(frame)[0])
     if isinstance(known, _Seen):
         if known.about == about:
             return True
@@ -147,7 +165,7 @@ def note_repeat(about: object, frame: memoryview, session: "Session") -> bool:
     return False
 
 
-def keep(form: RequestForm | NoForm | _Seen, frame: memoryview, session: "Session") -> None:
+def keep(form: RequestForm | _NoForm | _Seen, frame: memoryview, session: "Session") -> None:
     """Compare the next requests of this API and version with ``form``."""
     forms, key = session.forms, API_AND_CORRELATION_ID.unpack_from(frame)[0]
     if key not in forms and len(forms) >= MOST_FORMS:
@@ -156,17 +174,13 @@ def keep(form: RequestForm | NoForm | _Seen, frame: memoryview, session: "Sessio
 
 
 def layout_of(frame: memoryview, request: M, version: int, letters: str, invert: Callable[[M], None]) -> Struct | None:
-    """What unpacks ``frame`` into constant bytes and varying integers by turns.
+    """Return the ``Struct`` that unpacks ``frame`` into constant bytes and varying integers, by turns.
 
-    None if the frame has other bytes than ``encode`` would write.
-
-    ``invert`` inverts all bits of the varying integers of a request, whose formats in ``struct`` are ``letters``: so
-    each of them differs in all of its bytes, which shows where they are.
+    None if ``encode`` would write other bytes than those of the frame. ``letters`` are the integers' formats in
+    ``struct``. ``invert`` inverts all bits of these integers in a request: then all of their bytes differ, which shows
+    where the integers are.
     """
-    try:
-        body = encode(request, version)
-    except ProtocolError:  # what can be read but not written, as a tag that occurs twice
-        return None
+    body = encode(request, version)
     begin = len(frame) - len(body)
     if frame[begin:] != body:
         return None
@@ -182,6 +196,21 @@ def layout_of(frame: memoryview, request: M, version: int, letters: str, invert:
         del places[:size]
     assert not places, "all that was inverted is in the layout"
     return Struct(f"{form}{len(frame) - end}s")
+
+
+def keep_integers(
+    context: RequestContext,
+    request: M,
+    frame: memoryview,
+    varying: tuple[str, Callable[[M], None]],
+    make: Callable[[RequestContext, M, memoryview, Struct], RequestForm],
+) -> None:
+    """Let the connection's next requests of this API and version have the form that ``make`` makes with their layout.
+
+    ``varying`` are the letters of the integers and the function that inverts them, see ``layout_of``.
+    """
+    layout = layout_of(frame, request, context.header.api_version, *varying)
+    keep(_NoForm() if layout is None else make(context, request, frame, layout), frame, context.session)
 
 
 def keep_same(context: RequestContext, request: Message, frame: memoryview, handle: Handler) -> None:

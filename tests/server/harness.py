@@ -11,6 +11,7 @@ from typing import Any
 from kafkapy.clock import Clock, SystemClock
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.network.loop import BrokerLoop
+from kafkapy.network.session import Session
 from kafkapy.protocol.headers import RequestHeader, read_response_header, write_request_header
 from kafkapy.protocol.messages import response_class
 from kafkapy.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -159,6 +160,19 @@ def produce_request(
 ) -> ProduceRequest:
     data = TopicProduceData(topic, partition_data=[PartitionProduceData(partition, records)])
     return ProduceRequest(transactional_id, acks, 1000, [data])
+
+
+async def raw(client: Client, data: bytes) -> bytes:
+    """Send a frame; return the answer without its correlation id."""
+    client.send(data)
+    return (await client.receive())[4:]
+
+
+def session_of(broker: BrokerServer, client: Client) -> Session:
+    """The session of a client's connection to the first listener."""
+    port = client.writer.get_extra_info("sockname")[1]
+    (session,) = [each.session for each in broker.listeners[0].connections if each.session.peer_port == port]
+    return session
 
 
 def fetch_request(topic: str, offset: int = 0, **fields: Any) -> FetchRequest:

@@ -201,7 +201,11 @@ class StructCode:
             if not self._body_versions(code)
         ]
         lines.append("unknown: TaggedFields = None")
-        loop = ["for _ in range(reader.read_tag_count()):", "    tag, end = reader.read_tag()"]
+        loop = [
+            "tag = -1",
+            "for _ in range(reader.read_tag_count()):",
+            "    tag, end = reader.read_tag_after(tag)",
+        ]
         for index, code in enumerate(self.tagged):
             low = code.field.tagged.low
             since = f" and version >= {low}" if low > self.flexible.low else ""

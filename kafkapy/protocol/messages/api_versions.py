@@ -211,8 +211,9 @@ class ApiVersionsResponse(Message):
         zk_migration_ready: bool = False
         unknown: TaggedFields = None
         if version >= 3:
+            tag = -1
             for _ in range(reader.read_tag_count()):
-                tag, end = reader.read_tag()
+                tag, end = reader.read_tag_after(tag)
                 if tag == 0:
                     supported_features = reader.read_structs(SupportedFeatureKey, reader.read_compact_count(), version)
                 elif tag == 1:

@@ -345,8 +345,9 @@ class CreatableTopicResult(Message):
         topic_config_error_code: int = 0
         unknown: TaggedFields = None
         if version >= 5:
+            tag = -1
             for _ in range(reader.read_tag_count()):
-                tag, end = reader.read_tag()
+                tag, end = reader.read_tag_after(tag)
                 if tag == 0:
                     topic_config_error_code = reader.read_int16()
                 else:

@@ -128,8 +128,9 @@ class FetchPartition(Message):
         high_watermark: int = 9223372036854775807
         unknown: TaggedFields = None
         if version >= 12:
+            tag = -1
             for _ in range(reader.read_tag_count()):
-                tag, end = reader.read_tag()
+                tag, end = reader.read_tag_after(tag)
                 if tag == 0 and version >= 17:
                     replica_directory_id = reader.read_uuid()
                 elif tag == 1 and version >= 18:
@@ -409,8 +410,9 @@ class FetchRequest(Message):
         replica_state: ReplicaState | None = None
         unknown: TaggedFields = None
         if version >= 12:
+            tag = -1
             for _ in range(reader.read_tag_count()):
-                tag, end = reader.read_tag()
+                tag, end = reader.read_tag_after(tag)
                 if tag == 0:
                     cluster_id = reader.read_compact_nullable_string()
                 elif tag == 1 and version >= 15:
@@ -697,8 +699,9 @@ class PartitionData(Message):
         snapshot_id: SnapshotId | None = None
         unknown: TaggedFields = None
         if version >= 12:
+            tag = -1
             for _ in range(reader.read_tag_count()):
-                tag, end = reader.read_tag()
+                tag, end = reader.read_tag_after(tag)
                 if tag == 0:
                     diverging_epoch = EpochEndOffset.read(reader, version)
                 elif tag == 1:
@@ -929,8 +932,9 @@ class FetchResponse(Message):
         node_endpoints: list[NodeEndpoint] = []
         unknown: TaggedFields = None
         if version >= 12:
+            tag = -1
             for _ in range(reader.read_tag_count()):
-                tag, end = reader.read_tag()
+                tag, end = reader.read_tag_after(tag)
                 if tag == 0 and version >= 16:
                     node_endpoints = reader.read_structs(NodeEndpoint, reader.read_compact_count(), version)
                 else:

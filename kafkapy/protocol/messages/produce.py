@@ -319,8 +319,9 @@ class PartitionProduceResponse(Message):
         current_leader: LeaderIdAndEpoch | None = None
         unknown: TaggedFields = None
         if version >= 9:
+            tag = -1
             for _ in range(reader.read_tag_count()):
-                tag, end = reader.read_tag()
+                tag, end = reader.read_tag_after(tag)
                 if tag == 0 and version >= 10:
                     current_leader = LeaderIdAndEpoch.read(reader, version)
                 else:
@@ -501,8 +502,9 @@ class ProduceResponse(Message):
         node_endpoints: list[NodeEndpoint] = []
         unknown: TaggedFields = None
         if version >= 9:
+            tag = -1
             for _ in range(reader.read_tag_count()):
-                tag, end = reader.read_tag()
+                tag, end = reader.read_tag_after(tag)
                 if tag == 0 and version >= 10:
                     node_endpoints = reader.read_structs(NodeEndpoint, reader.read_compact_count(), version)
                 else:

@@ -375,8 +375,9 @@ class UpdateMetadataRequest(Message):
         type: int = 0
         unknown: TaggedFields = None
         if version >= 6:
+            tag = -1
             for _ in range(reader.read_tag_count()):
-                tag, end = reader.read_tag()
+                tag, end = reader.read_tag_after(tag)
                 if tag == 0 and version >= 8:
                     type = reader.read_int8()
                 else:

@@ -50,10 +50,8 @@ from kafkapy.server.fetch_sessions import next_epoch as epoch_after
 from kafkapy.server.request_forms import (
     API_AND_CORRELATION_ID,
     LARGEST_FORM_SIZE,
-    Form,
-    NoForm,
-    keep,
-    layout_of,
+    IntegersForm,
+    keep_integers,
     note_repeat,
 )
 from kafkapy.turns import Steps, in_turns, pieces
@@ -518,7 +516,7 @@ class _FormedResponse(Message):
         self._form.write(self._read, writer)
 
 
-class RepeatedFetch(Form):
+class RepeatedFetch(IntegersForm):
     """Fetches of one connection for one partition, which differ in correlation id, session epoch and offset only.
 
     Most responses have a form, too. Without one are errors, those with aborted transactions or another replica to read
@@ -526,42 +524,35 @@ class RepeatedFetch(Form):
     connections takes 0.56 of the processor time, and 0.63 of the round trip (``bench/results/2026-11-26-small.md``).
     """
 
-    __slots__ = ("_request", "_layout", "_constant", "_limits", "_topic_partition", "_session_id", "_responses")
+    __slots__ = ("_request", "_limits", "_topic_partition", "_session_id", "_responses")
 
     def __init__(self, context: RequestContext, request: FetchRequest, frame: memoryview, layout: Struct) -> None:
-        super().__init__(context)
+        super().__init__(context, frame, layout)
         self._request = request
-        self._layout = layout
-        self._constant = layout.unpack(frame)[::2]
         self._limits = _limits(context, request)
         (topic,) = request.topics
         self._topic_partition = TopicPartition(topic.topic, topic.partitions[0].partition)
         self._session_id = request.session_id
         self._responses = _ResponseForm(self._topic_partition, context.header.api_version, request.session_id)
 
-    def match(self, frame: memoryview) -> tuple[int, int] | None:
-        """Return the session epoch and the offset."""
-        if len(frame) != self._layout.size:
-            return None
-        fields = self._layout.unpack(frame)
-        return (fields[1], fields[3]) if fields[::2] == self._constant else None
-
     def handle(
-        self, varying: tuple[int, int], frame: memoryview, session: "Session"
+        self, varying: tuple[int, ...], frame: memoryview, session: "Session"
     ) -> list[Part] | Message | Delayed[FetchResponse] | Delayed[Message]:
-        """Fetch from the offset, as the function ``handle`` does; may return the response's frame."""
+        """Fetch from the offset, as the function ``handle`` does; may return the response's frame.
+
+        ``varying`` are the session epoch and the offset.
+        """
         request, services = self._request, self.services
         partition = request.topics[0].partitions[0]
         epoch, partition.fetch_offset = varying
         wish = _wish(partition)
         fetching: FetchSession | None = None
         if self._session_id != NO_SESSION or epoch != FINAL_EPOCH:
-            fetching = services.fetch_sessions.get(self._session_id)
-            if not self._is_of_session(fetching, epoch):
+            fetching = self._session_at(epoch)
+            if fetching is None:
                 # the handler may read the request until its response is there: the next one is not taken before that
                 request.session_epoch = epoch
                 return handle(self.context(frame, session), request)
-            assert fetching is not None
             _advance(services.fetch_sessions, fetching)
             services.fetch_sessions.remember(fetching, ((self._topic_partition, wish),))
         build = partial(self._response, fetching)
@@ -573,15 +564,12 @@ class RepeatedFetch(Form):
             return self._responses.frame(read, API_AND_CORRELATION_ID.unpack_from(frame)[1])
         return response
 
-    def _is_of_session(self, session: FetchSession | None, epoch: int) -> bool:
-        """Whether the request with ``epoch`` continues the session, and that has the partition and no other one."""
-        return (
-            session is not None
-            and session.epoch == epoch
-            and not session.is_follower
-            and len(session.partitions) == 1
-            and self._topic_partition in session.partitions
-        )
+    def _session_at(self, epoch: int) -> FetchSession | None:
+        """The session that a request with ``epoch`` continues; None without one, or if it has other partitions too."""
+        session = self.services.fetch_sessions.get(self._session_id)
+        if session is None or session.epoch != epoch or session.is_follower:
+            return None
+        return session if session.partitions.keys() == {self._topic_partition} else None
 
     def _response(self, session: FetchSession | None, reads: Reads) -> Message:
         """Do what ``_answer`` does for one partition."""
@@ -629,6 +617,4 @@ def remember(context: RequestContext, request: FetchRequest, frame: memoryview) 
         or not note_repeat(_about(context, request), frame, context.session)
     ):
         return
-    layout = layout_of(frame, request, version, "iq", _invert)
-    form = NoForm() if layout is None else RepeatedFetch(context, request, frame, layout)
-    keep(form, frame, context.session)
+    keep_integers(context, request, frame, ("iq", _invert), RepeatedFetch)

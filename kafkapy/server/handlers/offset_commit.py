@@ -36,10 +36,8 @@ from kafkapy.server.partition_rows import rows_by_topic
 from kafkapy.server.request_forms import (
     API_AND_CORRELATION_ID,
     LARGEST_FORM_SIZE,
-    Form,
-    NoForm,
-    keep,
-    layout_of,
+    IntegersForm,
+    keep_integers,
     note_repeat,
 )
 from kafkapy.turns import Steps, in_turns, pause, pieces
@@ -174,15 +172,15 @@ async def _commit_to_tree(context: "RequestContext", request: OffsetCommitReques
     return await in_turns(_build_in_steps(errors))
 
 
-class RepeatedCommit(Form):
+class RepeatedCommit(IntegersForm):
     """Commits of one member for the same few partitions, which differ in correlation id and offsets only."""
 
-    __slots__ = ("_request", "_rows", "_generation", "_layout", "_constant", "_no_errors", "_response")
+    __slots__ = ("_request", "_rows", "_generation", "_no_errors", "_response")
 
     def __init__(
         self, context: "RequestContext", request: OffsetCommitRequest, frame: memoryview, layout: Struct
     ) -> None:
-        super().__init__(context)
+        super().__init__(context, frame, layout)
         self._request = request
         (topic,) = request.topics
         self._rows = [
@@ -195,18 +193,9 @@ class RepeatedCommit(Form):
         ]
         self._generation = -1  # of the last metadata in which all partitions exist
         partitions = tuple(row[0] for row in self._rows)
-        self._layout = layout
-        self._constant = layout.unpack(frame)[::2]
         self._no_errors = dict.fromkeys(partitions, 0)
         is_flexible = response_header_version(*self.api) > 0
         self._response = _without_errors(self.api[1], partitions).frame(0, flexible_header=is_flexible)
-
-    def match(self, frame: memoryview) -> tuple[int, ...] | None:
-        """Return the offsets."""
-        if len(frame) != self._layout.size:
-            return None
-        fields = self._layout.unpack(frame)
-        return fields[1::2] if fields[::2] == self._constant else None
 
     def handle(
         self, offsets: tuple[int, ...], frame: memoryview, session: "Session"
@@ -273,9 +262,7 @@ def remember(context: "RequestContext", request: OffsetCommitRequest, frame: mem
         or refuses_static_member(context, request.group_instance_id)
     ):
         return
-    layout = layout_of(frame, request, context.header.api_version, "q" * len(topics[0].partitions), _invert)
-    form = NoForm() if layout is None else RepeatedCommit(context, request, frame, layout)
-    keep(form, frame, context.session)
+    keep_integers(context, request, frame, ("q" * len(topics[0].partitions), _invert), RepeatedCommit)
 
 
 def _invert(request: OffsetCommitRequest) -> None:

@@ -33,15 +33,19 @@ from kafkapy.protocol.messages.sync_group import SyncGroupRequest
 from kafkapy.replication.partition import RemoteReplica
 from kafkapy.server import request_forms
 from kafkapy.types import TopicPartition
-from tests.server.harness import Client, batch, frame, produce_request, run, running_broker, until
+from tests.server.harness import (
+    Client,
+    batch,
+    frame,
+    produce_request,
+    raw,
+    run,
+    running_broker,
+    session_of,
+    until,
+)
 
 BROKER_RESOURCE = 4
-
-
-async def raw(client: Client, data: bytes) -> bytes:
-    """The answer without its correlation id."""
-    client.send(data)
-    return (await client.receive())[4:]
 
 
 async def member_of(client: Client, group: str) -> tuple[int, str]:
@@ -177,12 +181,7 @@ def test_commits_are_those_of_decoded_requests(seed: int, tmp_path: Path) -> Non
                     request = OffsetCommitRequest(group, generation + is_wrong, member_id, topics=topics)
                     data = frame(request, version, correlation_id=rng.randrange(1000))
                     if group == "a":
-                        session = next(
-                            each.session
-                            for each in broker.listeners[0].connections
-                            if each.session.peer_port == client.writer.get_extra_info("sockname")[1]
-                        )
-                        form = session.forms.get(struct.unpack_from(">i", data, 4)[0])
+                        form = session_of(broker, client).forms.get(struct.unpack_from(">i", data, 4)[0])
                         forms += form is not None and form.match(memoryview(data)[4:]) is not None
                         answers.append(await raw(client, data))
                     else:
