@@ -367,7 +367,7 @@ def _small(share: int) -> list[Row]:
                 rows.append(Row(f"small-{kind}-{connections}-floor", FLOOR, "×", load, "above_floor", ceiling=most,
                                 if_named=True))  # fmt: skip
     crowd = SmallRequests("produce", 200, 40_000 // share)
-    large = SmallRequests("large", 16, 1_000 // share)  # 64 MB: with more the disk is measured
+    large = SmallRequests("large", 16, 16_000 // share)
     receipt = SmallRequests("receipt", 1, 3_000 // share)
     return [
         *rows,

@@ -1,7 +1,6 @@
 """Small requests beside fully warm brokers: what each costs the broker, and its round trip."""
 
 import json
-import os
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -46,8 +45,6 @@ class SmallRequests:
         return metrics
 
     def _measured(self, pid: int, options: dict[str, object]) -> Metrics:
-        if self.kind == "large":
-            os.sync()  # else the system makes the broker wait while it writes earlier runs to the disk
         with Meter(pid) as meter:
             metrics = python_client("bench.small_client", json.dumps(options))
         return {**metrics, "us_per_request": 1e6 * meter.processor_s / self.requests}
