@@ -19,6 +19,7 @@ from bench import machine, report
 from bench.brokers import NAMES, Arena
 from bench.loads import SettlingLoad
 from bench.measure import BrokerGoneError, LoadError
+from bench.memory import fill_free_memory
 from bench.rows import LONG_LOG_GB, Row, all_rows, chosen, needs_warm_brokers, warm_up_loads
 from bench.runner import Runner, Runs, loads_of, turns
 from compat_tests.process import BrokerError
@@ -71,6 +72,8 @@ def compare(rows: list[Row], brokers: list[str], arguments: argparse.Namespace, 
             if not console.is_terminal:
                 console.print(what)
 
+        if not arguments.quick:
+            fill_free_memory(arena.scratch, lambda what: progress.update(task, description=what))
         runner = Runner(arena, brokers, rounds, step, start=needs_warm)
         runner.warm_up(warming)
         for place, load in enumerate(loads):

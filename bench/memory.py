@@ -1,0 +1,38 @@
+"""Fills the machine's free memory with pages of a file, which is how a machine looks that has run for a while.
+
+A virtual machine may get its memory from the host only when a page is used for the first time, and give it back when
+it is free. On the machine where this was found the first use took 5 µs a page: writing 64 kB to a file took 110 µs in
+place of 25. Whether a run met such pages decided its figures more than the broker did. A page of a file that nobody
+reads is taken over without the host.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+KEPT_FREE_SIZE = 2 << 30
+MOST_FILLED_SIZE = 32 << 30
+"""What the loads write is less."""
+PIECE_SIZE = 1 << 20
+PIECES_IN_A_STEP = 1 << 12
+
+
+def free_size(meminfo: str) -> int:
+    """Bytes of memory that nothing uses, of the text of /proc/meminfo."""
+    return 1024 * int(meminfo.partition("MemFree:")[2].split()[0])
+
+
+def fill_free_memory(directory: Path, progress: Callable[[str], None], most_size: int = MOST_FILLED_SIZE) -> int:
+    """Fill free memory with the pages of a file that takes no space on the disk; return the file's size in bytes.
+
+    The file must stay as long as its pages are to.
+    """
+    available = free_size(Path("/proc/meminfo").read_text()) - KEPT_FREE_SIZE
+    size = max(0, min(available, most_size)) // PIECE_SIZE * PIECE_SIZE
+    buffer = bytearray(PIECE_SIZE)
+    with (directory / "filler").open("w+b", buffering=0) as file:
+        file.truncate(size)
+        for piece in range(size // PIECE_SIZE):
+            if not piece % PIECES_IN_A_STEP:
+                progress(f"fill {(size - piece * PIECE_SIZE) / 2**30:.0f} GiB of free memory with pages of a file")
+            file.readinto(buffer)
+    return size
