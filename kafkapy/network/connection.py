@@ -26,6 +26,7 @@ How a connection ends:
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -138,6 +139,7 @@ class Connection(asyncio.BufferedProtocol):
         "_owner",
         "_dispatcher",
         "_late",
+        "_socket",
         "_transport",
         "_sender",
         "_waits",
@@ -150,13 +152,14 @@ class Connection(asyncio.BufferedProtocol):
     )
 
     def __init__(
-        self, owner: ConnectionOwner, dispatcher: Dispatcher, peer: tuple[str, int], local: tuple[str, int]
+        self, owner: ConnectionOwner, dispatcher: Dispatcher, peer: tuple[str, int], sock: socket.socket
     ) -> None:
-        self.session = Session(peer, owner.name, local)
+        self.session = Session(peer, owner.name, sock.getsockname()[:2])
         self.core = ConnectionCore(owner.limits.max_frame_size)
         self._owner = owner
         self._dispatcher = dispatcher
         self._late = owner.late_replies
+        self._socket = sock
         self._transport: asyncio.Transport | None = None
         self._sender: BodySender | None = None
         self._waits: list[Waiting[Any] | _Answered | _Refusal] = []
@@ -469,7 +472,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._sender is None:
             core = self.core
             self._sender = self._owner.transport.new_sender(
-                transport, is_blocked=lambda: core.busy & UNSENT != 0, on_done=self._sent
+                transport, self._socket, is_blocked=lambda: core.busy & UNSENT != 0, on_done=self._sent
             )
         if not self._sender.send(output):
             self.core.set_busy(SENDING)

@@ -155,7 +155,7 @@ class Listener:
         sock.setblocking(False)
         self._counts.add(host)
         self.metrics.connections_accepted += 1
-        connection = Connection(self, self._dispatcher, (host, port), sock.getsockname()[:2])
+        connection = Connection(self, self._dispatcher, (host, port), sock)
         self.connections.add(connection)
         self.keep_until_done(asyncio.get_running_loop().create_task(self._start(sock, connection)))
 

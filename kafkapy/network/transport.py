@@ -45,7 +45,12 @@ class ConnectionTransport(Protocol):
         ...
 
     def new_sender(
-        self, transport: asyncio.Transport, *, is_blocked: Callable[[], bool], on_done: Callable[[], None]
+        self,
+        transport: asyncio.Transport,
+        sock: socket.socket,
+        *,
+        is_blocked: Callable[[], bool],
+        on_done: Callable[[], None],
     ) -> BodySender:
         """Return the sender of responses with file slices on ``transport``; see ``BodySender``."""
         ...
@@ -72,11 +77,17 @@ class PlaintextTransport:
         transport.set_write_buffer_limits(high=0)
 
     def new_sender(
-        self, transport: asyncio.Transport, *, is_blocked: Callable[[], bool], on_done: Callable[[], None]
+        self,
+        transport: asyncio.Transport,
+        sock: socket.socket,
+        *,
+        is_blocked: Callable[[], bool],
+        on_done: Callable[[], None],
     ) -> BodySender:
         """See ``ConnectionTransport.new_sender``."""
-        kind = BodySender if sender.sendfile is None else SendfileSender
-        return kind(transport, is_blocked=is_blocked, on_done=on_done)
+        if sender.sendfile is None:
+            return BodySender(transport, is_blocked=is_blocked, on_done=on_done)
+        return SendfileSender(transport, sock, is_blocked=is_blocked, on_done=on_done)
 
     def unread_before_end(self, transport: asyncio.Transport) -> int | None:
         """See ``ConnectionTransport.unread_before_end``."""

@@ -1,9 +1,11 @@
 """Parts and slices on a socket that takes few bytes at a time (test_connection tests the sender within a broker)."""
 
 import asyncio
+import contextlib
 import gc
 import os
 import socket
+import struct
 import weakref
 from collections.abc import Awaitable, Callable
 from itertools import cycle
@@ -15,7 +17,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from kafkapy.network import sender as sender_module
-from kafkapy.network.sender import SENDFILE_FROM_SIZE, BodySender, FileCutError
+from kafkapy.network.sender import SENDFILE_FROM_SIZE, SENDFILE_LAST_FROM_SIZE, BodySender, FileCutError
 from kafkapy.network.transport import PlaintextTransport
 from kafkapy.records.convert import convert
 from kafkapy.storage.io.files import Files, FileSlice
@@ -26,8 +28,9 @@ from tests.server.harness import batch, until
 class Peer(asyncio.Protocol):
     """The sending side's protocol: knows whether the transport's buffer is blocked."""
 
-    def __init__(self) -> None:
+    def __init__(self, sock: socket.socket) -> None:
         self.blocked = False
+        self.socket = sock
         self.sender: BodySender | None = None
         self.done = 0
         self.lost = False
@@ -36,7 +39,9 @@ class Peer(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         transport.set_write_buffer_limits(high=0)
         self.transport = transport
-        self.sender = PlaintextTransport().new_sender(transport, is_blocked=lambda: self.blocked, on_done=self._on_done)
+        self.sender = PlaintextTransport().new_sender(
+            transport, self.socket, is_blocked=lambda: self.blocked, on_done=self._on_done
+        )
 
     def _on_done(self) -> None:
         self.done += 1
@@ -59,7 +64,7 @@ def test_a_closed_sender_leaves_no_cycle() -> None:
     async def opened_and_lost() -> "weakref.ref[Peer]":
         ours, theirs = socket.socketpair()
         with theirs:
-            transport, peer = await asyncio.get_running_loop().connect_accepted_socket(Peer, ours)
+            transport, peer = await asyncio.get_running_loop().connect_accepted_socket(lambda: Peer(ours), ours)
             assert peer.sender is not None
             peer.sender.close()
             transport.abort()
@@ -86,7 +91,7 @@ def on_a_socket(
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_size)
         ours.setblocking(False)
         theirs.setblocking(False)
-        _, peer = await asyncio.get_running_loop().connect_accepted_socket(Peer, ours)
+        _, peer = await asyncio.get_running_loop().connect_accepted_socket(lambda: Peer(ours), ours)
         assert peer.sender is not None
         try:
             await test(peer.sender, peer, theirs)
@@ -195,6 +200,77 @@ def test_all_bytes_arrive_with_any_sizes_of_writes_and_reads(
         on_a_socket(test)
 
 
+@settings(max_examples=200, deadline=None, phases=(Phase.reuse, Phase.generate))
+@given(
+    head_size=st.sampled_from([1, 100, 100_000]),
+    body_size=st.integers(SENDFILE_LAST_FROM_SIZE - 1, 3 * SENDFILE_FROM_SIZE),
+    earlier=st.sampled_from(["nothing", "fills the kernel", "waits in the transport"]),
+    takes=st.lists(st.integers(1_000, SENDFILE_FROM_SIZE), min_size=1, max_size=3),
+)
+def test_a_slice_at_the_end_arrives_behind_all_before_it(
+    tmp_path_factory: pytest.TempPathFactory, head_size: int, body_size: int, earlier: str, takes: list[int]
+) -> None:
+    """An earlier response is not read yet."""
+    path = tmp_path_factory.mktemp("parts", numbered=True)
+    head, body = os.urandom(head_size), os.urandom(body_size)
+    taking = cycle(takes)
+
+    def narrow(out: int, source: int, position: int, count: int) -> int:
+        return os.sendfile(out, source, position, min(count, next(taking)))
+
+    async def test(sender: BodySender, peer: Peer, theirs: socket.socket) -> None:
+        before, received = b"", b""
+        if earlier == "fills the kernel":
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    before += b"b" * peer.socket.send(b"b" * 4096)
+        elif earlier == "waits in the transport":
+            before = os.urandom(100_000)
+            peer.transport.write(before)
+            received = theirs.recv(50_000)
+        part = file_slice(path / "body", body)
+        at_once = sender.send([bytearray(head), part])
+        whole = before + head + body
+        received += await asyncio.wait_for(receive(theirs, len(whole) - len(received)), 10)
+        assert received == whole
+        await until(lambda: at_once or peer.done > 0)
+        assert (peer.done, sender.is_sending) == (0 if at_once else 1, False)
+        with pytest.raises(AssertionError, match="released"):
+            part.fileno()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sender_module, "sendfile", narrow)
+        on_a_socket(test, send_buffer_size=32_768)
+
+
+DATA_SEGMENTS_OUT = 156
+"""The place of the count of sent segments with data in Linux's ``struct tcp_info``."""
+
+
+@pytest.mark.skipif(not hasattr(socket, "MSG_MORE"), reason="only Linux holds bytes back until others follow")
+@pytest.mark.parametrize("size", [SENDFILE_LAST_FROM_SIZE - 1, SENDFILE_LAST_FROM_SIZE])
+def test_a_response_that_ends_with_a_slice_leaves_in_one_segment(tmp_path: Path, size: int) -> None:
+    """Two would wake the client twice."""
+
+    async def scenario() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            theirs = socket.create_connection(server.getsockname())
+            ours = server.accept()[0]
+        with theirs:
+            transport, peer = await asyncio.get_running_loop().connect_accepted_socket(lambda: Peer(ours), ours)
+            assert peer.sender is not None
+            assert peer.sender.send([bytearray(b"head"), file_slice(tmp_path / "body", bytes(size))])
+            (segments,) = struct.unpack_from(
+                "I", ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256), DATA_SEGMENTS_OUT
+            )
+            assert segments == 1
+            peer.sender.close()
+            transport.abort()
+            await until(lambda: peer.lost)
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.usefixtures("way")
 def test_a_slice_longer_than_its_file_is_an_error(tmp_path: Path) -> None:
     async def test(sender: BodySender, peer: Peer, theirs: socket.socket) -> None:
@@ -203,6 +279,9 @@ def test_a_slice_longer_than_its_file_is_an_error(tmp_path: Path) -> None:
         sender.close()
         with pytest.raises(FileCutError, match="announced are not in the file"):
             sender.send([file_slice(tmp_path / "empty", b"", SENDFILE_FROM_SIZE)])
+        sender.close()
+        with pytest.raises(FileCutError, match="20000 bytes announced"):
+            sender.send([bytearray(b"head"), file_slice(tmp_path / "empty", b"", 20_000)])
 
     on_a_socket(test)
 

@@ -53,7 +53,12 @@ class EncryptedTransport:
         transport.set_write_buffer_limits(high=1, low=0)
 
     def new_sender(
-        self, transport: asyncio.Transport, *, is_blocked: Callable[[], bool], on_done: Callable[[], None]
+        self,
+        transport: asyncio.Transport,
+        sock: socket.socket,  # its bytes are encrypted by the transport
+        *,
+        is_blocked: Callable[[], bool],
+        on_done: Callable[[], None],
     ) -> BodySender:
         return BodySender(transport, is_blocked=is_blocked, on_done=on_done)
 
