@@ -53,11 +53,15 @@ def list_rows(rows: list[Row]) -> None:
         print(f"{row.id:{width}}  {row.title} ({row.unit})")
 
 
-def compare(rows: list[Row], brokers: list[str], arguments: argparse.Namespace, done: dict[str, Runs]) -> None:
-    """Runs every load under a progress bar, and puts its runs into `done` when they are complete."""
+def compare(
+    rows: list[Row], brokers: list[str], arguments: argparse.Namespace, done: dict[str, Runs], about: dict[str, str]
+) -> None:
+    """Runs every load under a progress bar, and puts its runs into `done` when they are complete.
+
+    Adds to what is said `about` the machine.
+    """
     console = Console(stderr=True)
     loads = loads_of(rows)
-    deadline = time.monotonic() + 60 * arguments.minutes
     rounds = arguments.rounds or (QUICK_ROUNDS if arguments.quick else ROUNDS)
     needs_warm = needs_warm_brokers(loads)
     warming = warm_up_loads(quick=arguments.quick) if needs_warm else []
@@ -73,7 +77,9 @@ def compare(rows: list[Row], brokers: list[str], arguments: argparse.Namespace, 
                 console.print(what)
 
         if not arguments.quick:
-            fill_free_memory(arena.scratch, lambda what: progress.update(task, description=what))
+            filled = fill_free_memory(arena.scratch, lambda what: progress.update(task, description=what))
+            about["free memory before"] = f"{filled / 2**30:.1f} GiB filled with pages of a file (bench/memory.py)"
+        deadline = time.monotonic() + 60 * arguments.minutes
         runner = Runner(arena, brokers, rounds, step, start=needs_warm)
         runner.warm_up(warming)
         for place, load in enumerate(loads):
@@ -105,7 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
     runs: dict[str, Runs] = {}
     trouble = ""
     try:
-        compare(rows, brokers, arguments, runs)
+        compare(rows, brokers, arguments, runs, about)
     except (BrokerGoneError, KeyboardInterrupt) as error:
         trouble = str(error) or "stopped"
         if not runs:

@@ -16,18 +16,23 @@ PIECE_SIZE = 1 << 20
 PIECES_IN_A_STEP = 1 << 12
 
 
-def free_size(meminfo: str) -> int:
+def free_size_of(meminfo: str) -> int:
     """Bytes of memory that nothing uses, of the text of /proc/meminfo."""
     return 1024 * int(meminfo.partition("MemFree:")[2].split()[0])
 
 
-def fill_free_memory(directory: Path, progress: Callable[[str], None], most_size: int = MOST_FILLED_SIZE) -> int:
-    """Fill free memory with the pages of a file that takes no space on the disk; return the file's size in bytes.
+def free_size() -> int:
+    """Bytes of memory that nothing uses."""
+    return free_size_of(Path("/proc/meminfo").read_text())
 
-    The file must stay as long as its pages are to.
+
+def fill_free_memory(directory: Path, progress: Callable[[str], None], most_size: int = MOST_FILLED_SIZE) -> int:
+    """Fill free memory with the pages of a file that takes no space on the disk; return how much, in bytes.
+
+    The file must stay as long as its pages are to. Where ``directory`` is in memory itself nothing is filled.
     """
-    available = free_size(Path("/proc/meminfo").read_text()) - KEPT_FREE_SIZE
-    size = max(0, min(available, most_size)) // PIECE_SIZE * PIECE_SIZE
+    free = free_size()
+    size = max(0, min(free - KEPT_FREE_SIZE, most_size)) // PIECE_SIZE * PIECE_SIZE
     buffer = bytearray(PIECE_SIZE)
     with (directory / "filler").open("w+b", buffering=0) as file:
         file.truncate(size)
@@ -35,4 +40,4 @@ def fill_free_memory(directory: Path, progress: Callable[[str], None], most_size
             if not piece % PIECES_IN_A_STEP:
                 progress(f"fill {(size - piece * PIECE_SIZE) / 2**30:.0f} GiB of free memory with pages of a file")
             file.readinto(buffer)
-    return size
+    return max(0, min(free - free_size(), size))

@@ -20,7 +20,6 @@ NOTE = (
     f"Apache Kafka runs with a heap of {HEAP}; the ZooKeeper of 2.7.2 is not counted. "
     f"A limit given as × Kafka holds against the cheaper of the two. "
     f"Resident memory is measured once, on a new broker. "
-    f"Free memory was filled with pages of a file before, except by --quick (bench/memory.py says why). "
     f"Rows of a cluster are of three brokers each, and of the processes of all three; their produce and catch-up are "
     f"measured when a run has become no cheaper than those before it."
 )

@@ -361,7 +361,8 @@ class Connection(asyncio.BufferedProtocol):
         error.__traceback__ = None  # its frames refer to the task of the response, and the task to the error
 
     def _fail_to_send(self, error: OSError | FileCutError) -> None:
-        self.close(f"sending failed: {error}", logging.WARNING)
+        is_lost = isinstance(error, ConnectionError)  # the peer has closed the connection: that is no failure
+        self.close(f"sending failed: {error}", logging.DEBUG if is_lost else logging.WARNING)
 
     # responses that come later
 

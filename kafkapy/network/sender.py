@@ -3,17 +3,17 @@
 ``BodySender`` reads slices of files and writes them to the event loop's transport, a piece at a time: it works on every
 transport, also where bytes are encrypted on the way or the system has no ``sendfile``. ``SendfileSender`` sends large
 slices from the file to the socket within the kernel: plaintext only, since it goes past the event loop's transport.
-``transport.py`` chooses. Bytes that the socket does not take are sent when it is writable again, which is watched on a
-duplicate of the socket's descriptor (the loop guards the transport's own). ``os.sendfile`` is called directly: measured
-on CPython 3.11, 64 kB cost 14 µs by it and 54 µs by ``loop.sendfile``, and nothing is left behind when the connection
-is aborted.
+``transport.py`` chooses. ``os.sendfile`` is called directly: measured on CPython 3.11, 64 kB cost 14 µs by it and 54 µs
+by ``loop.sendfile``, and nothing is left behind when the connection is aborted. The rest of a slice that the socket
+does not take is sent when it is writable again, which is watched on a duplicate of the socket's descriptor (the loop
+guards the transport's own); a rest below 128 kB is read and given to the transport.
 
-A slice is large from 128 kB on if bytes follow it, since reading a shorter one and writing it together with the bytes
-around it costs less: 64 kB take both ends together 39 µs and not 50, and arrive in one piece and not in two or three,
-each of which an asyncio client takes in for 20 µs more. At the end of the response it is large from 16 kB on: the
-kernel holds the bytes before it back (``MSG_MORE``) until the slice is there, so that the response is still one piece
-to the client. Of a Fetch of 64 kB that took a quarter of the broker's processor time on 16 connections, a seventh on
-one, and as much of the round trip; below 16 kB there is no difference. Responses of flexible versions end with tags.
+A slice is large from 128 kB on, since reading a shorter one and writing it together with the bytes around it costs
+less: 64 kB take both ends together 39 µs and not 50, and arrive in one piece and not in two or three, each of which an
+asyncio client takes in for 20 µs more. If the response is nothing but a head and a slice, 16 kB are enough: the kernel
+holds the head back (``MSG_MORE``) until the slice is there, so that both are still one piece to the client. That is a
+Fetch of one partition before version 12, from which on tags follow. At 64 kB it saves a quarter of the broker's
+processor time on 16 connections, a seventh on one, and as much of the round trip; below 16 kB nothing.
 
 A slice that has to be converted for an old client is converted and sent piece by piece; between two pieces the loop
 serves other connections.
@@ -31,8 +31,8 @@ from kafkapy.storage.io.files import FileSlice
 from kafkapy.storage.log.converted import ConvertedSlice
 
 SENDFILE_FROM_SIZE: Final = 131_072
-SENDFILE_LAST_FROM_SIZE: Final = 16_384
-"""The same for a slice at the end of a response."""
+SENDFILE_ALONE_FROM_SIZE: Final = 16_384
+"""The same for a response of a head and one slice."""
 PIECE_SIZE: Final = 262_144
 """The most bytes that are read for a client before the socket has taken them."""
 _MAX_COUNT: Final = 0x7FFF_F000
@@ -212,22 +212,31 @@ class SendfileSender(BodySender):
         """See ``BodySender.send``."""
         if len(parts) == 2 and _MORE and not self._parts and not self._is_blocked():
             head, body = parts
-            is_last = isinstance(body, FileSlice) and body.size >= SENDFILE_LAST_FROM_SIZE
-            if is_last and isinstance(head, bytearray):
-                return self._send_both(head, body)
+            is_large = isinstance(body, FileSlice) and body.size >= SENDFILE_ALONE_FROM_SIZE
+            if is_large and isinstance(head, bytearray) and not self._transport.is_closing():
+                self._parts.append(body)
+                return self._send_both(head)
         return super().send(parts)
 
-    def _send_both(self, head: bytearray, body: Part) -> bool:
-        """Send the response's last slice, and together with it what is before it: as one piece, without copying."""
+    def _send_both(self, head: bytearray) -> bool:
+        """Send the head, and together with it the only slice: as one piece, without copying.
+
+        If the socket does not take all of a slice that would be read otherwise, its rest is read: no duplicate of the
+        socket's descriptor is needed then.
+        """
         try:
             sent = self._socket.send(head, _MORE)
         except BlockingIOError:
             sent = 0
-        self._parts.append(body)
         if sent < len(head):
             self._transport.write(head[sent:])
             return self._advance()
-        return self._send_slice()
+        if self._fill_socket():
+            return True
+        if not self._next_is_file():
+            return self._advance()
+        self._watch()
+        return False
 
     def close(self) -> None:
         """See ``BodySender.close``."""
@@ -240,6 +249,16 @@ class SendfileSender(BodySender):
 
     def _send_slice(self) -> bool:
         """See ``BodySender._send_slice``."""
+        if self._transport.is_closing():
+            self._unwatch()  # what was before the slice is dropped
+            return False
+        is_sent = self._fill_socket()
+        if not is_sent:
+            self._watch()
+        return is_sent
+
+    def _fill_socket(self) -> bool:
+        """Send as much of the first part, a slice, as the socket takes; tell whether that is all of it."""
         body = self._parts[0]
         assert isinstance(body, FileSlice)
         assert sendfile is not None
@@ -249,7 +268,6 @@ class SendfileSender(BodySender):
             try:
                 sent = sendfile(number, body.fileno(), body.position, wanted)
             except BlockingIOError:
-                self._watch()
                 return False
             if sent == 0:
                 raise FileCutError(f"{body.size} bytes announced are not in the file")
@@ -257,7 +275,6 @@ class SendfileSender(BodySender):
             body.position += sent
             body.size -= sent
             if sent < wanted:  # the socket is full, or the file was cut, which the next call shows
-                self._watch()
                 return False
         self._drop_first(body)
         return True

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import socket
 import struct
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ from tests.server.harness import (
 REQUESTS = 8
 PARTITIONS = 60
 SLICE_SIZE = 30_000
-"""Smaller than slices that are sent by ``sendfile``."""
+"""Smaller than slices that are sent by ``sendfile`` among others."""
 
 
 def _memory(size: int) -> dict[str, str]:
@@ -108,6 +109,26 @@ async def _never_reading(broker: Any, request: bytes) -> tuple[Any, Connection]:
     (connection,) = [found for found in broker.listeners[0].connections if found.session.peer_port == port]
     await until(lambda: connection.progress()[1] > 0)
     return sock, connection
+
+
+def test_a_client_that_is_lost_while_responses_are_sent_is_no_failure(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            assert (await client.produce("t", batch(bytes(60_000)))).error_code == 0
+            request = frame(fetch_request("t", partition_max_bytes=100_000), 11)
+            sock = socket.create_connection(("127.0.0.1", broker.port))
+            await until(lambda: len(broker.listeners[0].connections) == 2)
+            sock.sendall(request)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            sock.close()  # by a reset, which the broker meets when it sends
+            await until(lambda: len(broker.listeners[0].connections) == 1)
+        assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+    run(scenario())
 
 
 def test_small_slices_are_read_as_the_client_takes_them(tmp_path: Path) -> None:

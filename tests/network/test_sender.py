@@ -17,7 +17,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from kafkapy.network import sender as sender_module
-from kafkapy.network.sender import SENDFILE_FROM_SIZE, SENDFILE_LAST_FROM_SIZE, BodySender, FileCutError
+from kafkapy.network.sender import SENDFILE_ALONE_FROM_SIZE, SENDFILE_FROM_SIZE, BodySender, FileCutError
 from kafkapy.network.transport import PlaintextTransport
 from kafkapy.records.convert import convert
 from kafkapy.storage.io.files import Files, FileSlice
@@ -203,11 +203,11 @@ def test_all_bytes_arrive_with_any_sizes_of_writes_and_reads(
 @settings(max_examples=200, deadline=None, phases=(Phase.reuse, Phase.generate))
 @given(
     head_size=st.sampled_from([1, 100, 100_000]),
-    body_size=st.integers(SENDFILE_LAST_FROM_SIZE - 1, 3 * SENDFILE_FROM_SIZE),
+    body_size=st.integers(SENDFILE_ALONE_FROM_SIZE - 1, 3 * SENDFILE_FROM_SIZE),
     earlier=st.sampled_from(["nothing", "fills the kernel", "waits in the transport"]),
     takes=st.lists(st.integers(1_000, SENDFILE_FROM_SIZE), min_size=1, max_size=3),
 )
-def test_a_slice_at_the_end_arrives_behind_all_before_it(
+def test_a_head_and_a_slice_arrive_behind_all_before_them(
     tmp_path_factory: pytest.TempPathFactory, head_size: int, body_size: int, earlier: str, takes: list[int]
 ) -> None:
     """An earlier response is not read yet."""
@@ -248,8 +248,8 @@ DATA_SEGMENTS_OUT = 156
 
 
 @pytest.mark.skipif(not hasattr(socket, "MSG_MORE"), reason="only Linux holds bytes back until others follow")
-@pytest.mark.parametrize("size", [SENDFILE_LAST_FROM_SIZE - 1, SENDFILE_LAST_FROM_SIZE])
-def test_a_response_that_ends_with_a_slice_leaves_in_one_segment(tmp_path: Path, size: int) -> None:
+@pytest.mark.parametrize("size", [SENDFILE_ALONE_FROM_SIZE - 1, SENDFILE_ALONE_FROM_SIZE])
+def test_a_head_and_a_slice_leave_in_one_segment(tmp_path: Path, size: int) -> None:
     """Two would wake the client twice."""
 
     async def scenario() -> None:
@@ -269,6 +269,36 @@ def test_a_response_that_ends_with_a_slice_leaves_in_one_segment(tmp_path: Path,
             await until(lambda: peer.lost)
 
     asyncio.run(scenario())
+
+
+def test_a_client_that_reads_slowly_takes_no_second_descriptor(tmp_path: Path) -> None:
+    """A broker without free descriptors goes on with the connections that it has."""
+
+    async def test(sender: BodySender, peer: Peer, theirs: socket.socket) -> None:
+        body = os.urandom(SENDFILE_FROM_SIZE - 1)
+        part = file_slice(tmp_path / "body", body)
+        before = len(os.listdir("/dev/fd"))
+        sender.send([bytearray(b"head"), part])
+        assert peer.transport.get_write_buffer_size() > 0
+        assert len(os.listdir("/dev/fd")) <= before
+        assert await asyncio.wait_for(receive(theirs, 4 + len(body)), 10) == b"head" + body
+
+    on_a_socket(test)
+
+
+@pytest.mark.parametrize("size", [100, SENDFILE_ALONE_FROM_SIZE, SENDFILE_FROM_SIZE])
+@pytest.mark.parametrize("count", [1, 2])
+def test_nothing_is_sent_on_an_aborted_connection(tmp_path: Path, size: int, count: int) -> None:
+    """A reply before it may have been dropped."""
+
+    async def test(sender: BodySender, peer: Peer, theirs: socket.socket) -> None:
+        peer.transport.abort()
+        parts = [file_slice(tmp_path / str(at), bytes(size)) for at in range(count)]
+        sender.send([bytearray(b"head"), *parts])
+        await until(lambda: peer.lost)
+        assert await asyncio.wait_for(asyncio.get_running_loop().sock_recv(theirs, 1), 10) == b""
+
+    on_a_socket(test, send_buffer_size=1 << 20)
 
 
 @pytest.mark.usefixtures("way")
