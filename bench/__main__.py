@@ -70,14 +70,17 @@ def compare(
         total = len(brokers) * (1 + len(warming)) + sum(len(list(turns(load, brokers, rounds))) for load in loads)
         task = progress.add_task("", total=total)
 
-        def step(what: str) -> None:
+        def say(what: str) -> None:
             progress.update(task, description=what)
-            progress.advance(task)
             if not console.is_terminal:
                 console.print(what)
 
+        def step(what: str) -> None:
+            progress.advance(task)
+            say(what)
+
         if not arguments.quick:
-            filled = fill_free_memory(arena.scratch, lambda what: progress.update(task, description=what))
+            filled = fill_free_memory(arena.scratch, say)
             about["free memory before"] = f"{filled / 2**30:.1f} GiB filled with pages of a file (bench/memory.py)"
         deadline = time.monotonic() + 60 * arguments.minutes
         runner = Runner(arena, brokers, rounds, step, start=needs_warm)

@@ -1,9 +1,9 @@
-"""Fills the machine's free memory with pages of a file, which is how a machine looks that has run for a while.
+"""Fills the machine's free memory with pages of a file: after some days of use, memory is full of such pages anyway.
 
-A virtual machine may get its memory from the host only when a page is used for the first time, and give it back when
-it is free. On the machine where this was found the first use took 5 µs a page: writing 64 kB to a file took 110 µs in
-place of 25. Whether a run met such pages decided its figures more than the broker did. A page of a file that nobody
-reads is taken over without the host.
+A virtual machine may get a page of memory from the host only when it is first used, and give it back when it is free.
+On the machine where this was found, the first use took 5 µs a page: writing 64 kB to a file took 110 µs, and 25 µs
+with pages that were used before. This difference hid those between the brokers. The kernel uses the pages of an unused
+file again, without the host.
 """
 
 from collections.abc import Callable
