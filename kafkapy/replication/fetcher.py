@@ -170,6 +170,8 @@ class ReplicaFetcher:
         """The partitions to look at before the next request; most of them all have not changed since the last one."""
         self._turn_s = 0.0
         """When the next ones of the others are looked at in their turn."""
+        self._looked_s = 0.0
+        """When the last look at the changed partitions began."""
         self._task: asyncio.Task[None] | None = None
         self._is_due = asyncio.Event()
         """Something may be done at once: a partition was added, or a delay is over."""
@@ -236,8 +238,9 @@ class ReplicaFetcher:
         the start of a log.
         """
         truncating: dict[TopicPartition, _Followed] = {}
-        if self._clock.monotonic_s() >= self._turn_s:
-            self._turn_s = self._clock.monotonic_s() + TURN_MS / 1000
+        self._looked_s = self._clock.monotonic_s()
+        if self._looked_s >= self._turn_s:
+            self._turn_s = self._looked_s + TURN_MS / 1000
             for topic_partition in tuple(islice(self._fetched, LOOKED_AT_IN_TURN)):
                 self._fetched[topic_partition] = self._fetched.pop(topic_partition)
                 self._changed[topic_partition] = None
@@ -280,10 +283,15 @@ class ReplicaFetcher:
             return False
 
     async def _wait(self) -> None:
-        """Wait until a delay is over or ``_is_due`` is set."""
-        now_s = self._clock.monotonic_s()
-        delays = [each.not_before_s - now_s for each in self._followed.values() if each.not_before_s > now_s]
-        timer = self._clock.call_later(min(delays) * 1000, self._is_due.set) if delays else None
+        """Wait until a delay is over or ``_is_due`` is set.
+
+        A delay that has ended since the look counts too: the look has left its partition out, and nothing else would
+        end the waiting.
+        """
+        ends_s = [each.not_before_s for each in self._followed.values() if each.not_before_s > self._looked_s]
+        timer = None
+        if ends_s:
+            timer = self._clock.call_later((min(ends_s) - self._clock.monotonic_s()) * 1000, self._is_due.set)
         try:
             await self._is_due.wait()
         finally:

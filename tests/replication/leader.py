@@ -213,8 +213,8 @@ def fetcher_context(node: Node, limits: ReplicationThrottles, settings: FetcherS
 class Pair:
     """A leader and a follower (broker 1) of ``t-0``, each with its log below ``path``."""
 
-    def __init__(self, path: Path, config: LogConfig | None = None) -> None:
-        self.node = Node(path / "follower", config)
+    def __init__(self, path: Path, config: LogConfig | None = None, clock: ManualClock | None = None) -> None:
+        self.node = Node(path / "follower", config, clock=clock)
         self.clock = self.node.clock
         self.leader = Leader(path / "leader", self.clock, config)
         self.throttles = throttles(ME, self.clock)

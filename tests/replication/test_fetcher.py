@@ -37,6 +37,7 @@ from kafkapy.replication import fetcher
 from kafkapy.replication.copying import BATCHES_IN_A_STEP
 from kafkapy.replication.fetcher import FetcherSettings
 from kafkapy.replication.fetchers import ReplicaFetchers
+from kafkapy.testing.clock import ManualClock
 from kafkapy.turns import Turns
 from kafkapy.types import TopicPartition
 from tests.replication.leader import BACKOFF_MS, LEADER, SETTINGS, Pair, fetcher_context
@@ -44,11 +45,27 @@ from tests.replication.logs import ME, TP, Node, batch, state
 from tests.storage.slow_flusher import SlowFlusher
 
 
-def run(tmp_path: Path, scenario: Callable[[Pair], Awaitable[None]], config: LogConfig | None = None) -> None:
+class BusyClock(ManualClock):
+    """``lost_ms`` pass whenever somebody looks at it: the machine is busy."""
+
+    lost_ms = 0.0
+    passed_ms = 0.0
+
+    def monotonic_s(self) -> float:
+        self.passed_ms += self.lost_ms
+        return super().monotonic_s() + self.passed_ms / 1000
+
+
+def run(
+    tmp_path: Path,
+    scenario: Callable[[Pair], Awaitable[None]],
+    config: LogConfig | None = None,
+    clock: ManualClock | None = None,
+) -> None:
     """Run a scenario with a leader in epoch 0; its fetchers end with it."""
 
     async def limited() -> None:
-        pair = Pair(tmp_path, config)
+        pair = Pair(tmp_path, config, clock)
         pair.leader.lead()
         await asyncio.wait_for(scenario(pair), 20)
         pair.fetchers.close()
@@ -169,6 +186,29 @@ def test_a_leader_that_can_not_be_reached_is_asked_again(tmp_path: Path, caplog:
         "Fetching from broker 2 fails and is tried again: broker 2 is down",
         "Broker 2 answers again: its partitions are fetched",
     ]
+
+
+@pytest.mark.parametrize("parts", [2.5, 3.5, 4.5, 5.5])
+def test_a_back_off_that_ends_while_the_fetcher_looks_is_not_missed(tmp_path: Path, parts: float) -> None:
+    """Between the looks at the clock passes a part of the back-off, so that it ends between any two of them."""
+    clock = BusyClock()
+
+    async def scenario(pair: Pair) -> None:
+        pair.leader.append()
+        pair.leader.is_down = True
+        clock.lost_ms = BACKOFF_MS / parts
+        pair.follow()
+        for _ in range(20):
+            await pair.settle()
+            clock.advance(BACKOFF_MS)
+        assert len(pair.leader.requests) > 2
+        pair.leader.is_down = False
+        for _ in range(20):
+            await pair.settle()
+            clock.advance(BACKOFF_MS)
+        assert pair.has_the_same
+
+    run(tmp_path, scenario, clock=clock)
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,10 @@ def test_brokers_are_paused_and_separated() -> None:
             (follower, *_) = [each for each in cluster.brokers if each not in (leader, await cluster.controller())]
             async with cluster.separated([follower.id]):
                 cluster.clock.advance(60_000)  # replica.lag.time.max.ms is 30 s
-                await cluster.produce("t", b"1")
+                producing = asyncio.ensure_future(cluster.produce("t", b"1"))
+                await asyncio.wait([producing], timeout=0.2)
+                cluster.clock.advance(15_000)  # the leader looks for followers that lag, at the latest in 15 s
+                await producing
                 assert [record.value for record in await cluster.wait_for_records("t", 1)] == [b"1"]
                 with pytest.raises(NotInTimeError, match="t-0 is in sync on"):
                     await cluster.wait_until_in_sync("t", timeout_s=0.02)
