@@ -163,9 +163,11 @@ def produce_request(
 
 
 async def raw(client: Client, data: bytes) -> bytes:
-    """Send a frame; return the answer without its correlation id."""
+    """Send a frame; return the answer without its correlation id, which must be the request's."""
     client.send(data)
-    return (await client.receive())[4:]
+    answer = await client.receive()
+    assert answer[:4] == data[8:12]
+    return answer[4:]
 
 
 def session_of(broker: BrokerServer, client: Client) -> Session:

@@ -8,7 +8,8 @@ UNSUPPORTED_FOR_MESSAGE_FORMAT 43 (a format without timestamps), FENCED_LEADER_E
 """
 
 from collections.abc import Set as AbstractSet
-from typing import Final, NamedTuple
+from struct import Struct
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import InvalidRequestError, LeaderNotAvailableError, OffsetNotAvailableError
@@ -21,12 +22,25 @@ from kafkapy.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from kafkapy.protocol.primitives import encode
 from kafkapy.replication.partition import Partition
+from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.server.context import RequestContext
-from kafkapy.server.request_forms import MOST_ELEMENTS, keep_same
+from kafkapy.server.encoded import SIZE_AND_CORRELATION_ID
+from kafkapy.server.request_forms import (
+    API_AND_CORRELATION_ID,
+    LARGEST_FORM_SIZE,
+    MOST_ELEMENTS,
+    SameRequest,
+    keep,
+    keep_same,
+)
 from kafkapy.storage.log.log import Log
 from kafkapy.turns import Steps
 from kafkapy.types import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, READ_COMMITTED, TopicPartition
+
+if TYPE_CHECKING:
+    from kafkapy.network.session import Session
 
 CONSUMER: Final = -1
 _FIRST_VERSION_OF_OFFSET_NOT_AVAILABLE: Final = 5
@@ -49,14 +63,59 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsR
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         return _answer_many(context, request)
     asker = _Asker(_NO_PARTITIONS, context.header.api_version, request.replica_id == CONSUMER, request.isolation_level)
-    answer = _answer(context, asker, topics[0].name, topics[0].partitions[0])
+    (wanted,) = topics[0].partitions
+    topic_partition = TopicPartition(topics[0].name, wanted.partition_index)
+    answer = _answer(context.services.replica_manager, asker, topic_partition, wanted)
     return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(topics[0].name, [answer])])
+
+
+_ANSWERED: Final = Struct(">hqqi")
+"""What a response for one partition ends with, from version 4 on: error code, timestamp (ms), offset and epoch."""
+
+
+class RepeatedListOffsets(SameRequest):
+    """Requests for one partition, of which the correlation id alone differs; so the end of the response alone differs.
+
+    Without the encoding, a request on 16 connections takes 0.66 of the processor time, on one connection 0.82.
+    """
+
+    __slots__ = ("_asker", "_topic_partition", "_wanted", "_response")
+
+    def __init__(self, context: RequestContext, request: ListOffsetsRequest, frame: memoryview) -> None:
+        super().__init__(context, request, frame, handle)
+        (topic,) = request.topics
+        (self._wanted,) = topic.partitions
+        is_consumer = request.replica_id == CONSUMER
+        self._asker = _Asker(_NO_PARTITIONS, context.header.api_version, is_consumer, request.isolation_level)
+        self._topic_partition = TopicPartition(topic.name, self._wanted.partition_index)
+        row = ListOffsetsPartitionResponse(self._wanted.partition_index)
+        response = ListOffsetsResponse(topics=[ListOffsetsTopicResponse(topic.name, [row])])
+        self._response = bytearray(SIZE_AND_CORRELATION_ID.size) + encode(response, context.header.api_version)
+
+    def handle(self, _: bool, frame: memoryview, session: "Session") -> bytearray:  # noqa: ARG002  # as each form has it
+        """Return the response's frame."""
+        answer = _answer(self.services.replica_manager, self._asker, self._topic_partition, self._wanted)
+        response = self._response[:]
+        size = len(response)
+        correlation_id = API_AND_CORRELATION_ID.unpack_from(frame)[1]
+        SIZE_AND_CORRELATION_ID.pack_into(response, 0, size - _SIZE_SIZE, correlation_id)
+        fields = answer.error_code, answer.timestamp, answer.offset, answer.leader_epoch
+        _ANSWERED.pack_into(response, size - _ANSWERED.size, *fields)
+        return response
+
+
+_SIZE_SIZE: Final = 4
+"""Bytes of a response that its size does not count."""
 
 
 def remember(context: RequestContext, request: ListOffsetsRequest, frame: memoryview) -> None:
     """Let the next requests of the connection be compared with this one: monitors ask for the same ends again."""
     topics = request.topics
-    if len(topics) == 1 and len(topics[0].partitions) <= MOST_ELEMENTS:
+    if len(topics) != 1 or len(topics[0].partitions) > MOST_ELEMENTS or len(frame) > LARGEST_FORM_SIZE:
+        return
+    if len(topics[0].partitions) == 1 and context.header.api_version >= _FIRST_VERSION_WITH_EPOCH:
+        keep(RepeatedListOffsets(context, request, frame), frame, context.session)
+    else:
         keep_same(context, request, frame, handle)
 
 
@@ -69,26 +128,27 @@ def _answer_many(context: RequestContext, request: ListOffsetsRequest) -> Steps[
         request.replica_id == CONSUMER,
         request.isolation_level,
     )
+    replicas = context.services.replica_manager
     results = []
     for topic in request.topics:
         answers = []
         for partition in topic.partitions:
-            answers.append(_answer(context, asker, topic.name, partition))
+            topic_partition = TopicPartition(topic.name, partition.partition_index)
+            answers.append(_answer(replicas, asker, topic_partition, partition))
             yield
         results.append(ListOffsetsTopicResponse(topic.name, answers))
     return ListOffsetsResponse(topics=results)
 
 
 def _answer(
-    context: RequestContext, asker: _Asker, topic: str, wanted: ListOffsetsPartition
+    replicas: ReplicaManager, asker: _Asker, topic_partition: TopicPartition, wanted: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
-    topic_partition = TopicPartition(topic, wanted.partition_index)
     try:
         if asker.repeated and asker.version > 0 and topic_partition in asker.repeated:
             raise InvalidRequestError(f"{topic_partition} is named more than once")
         if asker.is_consumer and asker.isolation_level not in (0, READ_COMMITTED):
             return ListOffsetsPartitionResponse(wanted.partition_index, ErrorCode.UNKNOWN_SERVER_ERROR)  # as Kafka
-        partition = context.services.replica_manager.partition(topic_partition)
+        partition = replicas.partition(topic_partition)
         partition.check_leader(wanted.current_leader_epoch)
         bound = _bound(partition, asker)
         if asker.version == 0:
