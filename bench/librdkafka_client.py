@@ -149,26 +149,40 @@ def _listening(producer: Producer) -> Iterator[None]:
 def transact(options: dict[str, Any]) -> dict[str, float]:
     """Commits `transactions` of `records` records each; how many a second, and how long one takes, in ms.
 
-    Without a `bootstrap` it does so on librdkafka's mock cluster, in this process.
+    With a `group` each commits an offset of that group too. Without a `bootstrap` it does so on librdkafka's mock
+    cluster, in this process.
     """
     where = {"bootstrap.servers": options["bootstrap"]} if "bootstrap" in options else {"test.mock.num.brokers": 1}
     producer = Producer({**where, "transactional.id": f"bench-{time.time_ns()}", "linger.ms": 0})
     producer.init_transactions(FLUSH_S)
+    group = _group_metadata(options) if "group" in options else None
     value = _values(options)[0]
     waited: list[float] = []
     # The first ones open connections and learn of leaders.
     for count in (WARM_TRANSACTIONS, options["transactions"]):
         start = time.monotonic()
         waited.clear()
-        for _ in range(count):
+        for number in range(count):
             began = time.monotonic()
             producer.begin_transaction()
             for _ in range(options["records"]):
                 producer.produce(options["topic"], value, partition=0)
+            if group is not None:
+                offsets = [TopicPartition(options["topic"], 0, number)]
+                producer.send_offsets_to_transaction(offsets, group, FLUSH_S)
             producer.commit_transaction(FLUSH_S)
             waited.append(1000 * (time.monotonic() - began))
     rate = len(waited) / (time.monotonic() - start)
     return {"per_s": rate} | {f"p{100 * share:g}": percentile(waited, share) for share in (0.5, 0.99)}
+
+
+def _group_metadata(options: dict[str, Any]) -> object:
+    """What names a group to a transaction; its consumer has not joined."""
+    consumer = Consumer({"bootstrap.servers": options["bootstrap"], "group.id": options["group"]})
+    try:
+        return consumer.consumer_group_metadata()
+    finally:
+        consumer.close()
 
 
 MODES: dict[str, Callable[[dict[str, Any]], dict[str, float]]] = {

@@ -17,7 +17,7 @@ from bench.long_log import LongLog
 from bench.restarts import ManyPartitions, Recovery
 from bench.small import SmallRequests
 from bench.spark import SparkReads
-from bench.transactions import Transactions
+from bench.transactions import Transactions, TransactionsWithOffsets
 from bench.workloads import Workload
 
 CODECS = ("gzip", "snappy", "lz4", "zstd")
@@ -369,6 +369,7 @@ def _small(share: int) -> list[Row]:
     crowd = SmallRequests("produce", 200, 40_000 // share)
     large = SmallRequests("large", 16, 16_000 // share)
     receipt = SmallRequests("receipt", 1, 3_000 // share)
+    stream = TransactionsWithOffsets(1, 2_000 // share)
     return [
         *rows,
         Row("small-produce-200", "produce one record, 200 connections: time between two answers", "µs", crowd,
@@ -377,6 +378,10 @@ def _small(share: int) -> list[Row]:
         Row("small-large-floor", FLOOR, "×", large, "above_floor", ceiling=1.15, if_named=True),
         *_small_rows("small-fetch", "fetch the same", SmallRequests("fetch", 16, 16_000 // share), 0.5, None),
         *_small_rows("small-receipt", "a record to a consumer that waits for it, warm", receipt, 0.9, 0.9),
+        Row("small-transaction", "transaction of one record and one offset, librdkafka, warm", "processor-ms each",
+            stream, "ms_per_transaction", ratio=0.4, if_named=True),
+        Row("small-transaction-wait", "the same, begin to commit, median", "ms", stream, "p50", ratio=0.8,
+            if_named=True),
     ]  # fmt: skip
 
 

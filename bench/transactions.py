@@ -21,6 +21,7 @@ class Transactions:
 
     records: int
     transactions: int
+    group: ClassVar[str | None] = None
     peers: ClassVar[tuple[str, ...]] = (MOCK,)
     warm_ups: ClassVar[int] = 1
     most_rounds: ClassVar[int] = MANY
@@ -37,8 +38,21 @@ class Transactions:
             return python_client("bench.librdkafka_client", "transact", json.dumps(options))
         contestant.ensure_topic(topic)
         options["bootstrap"] = contestant.bootstrap
+        if self.group is not None:
+            options["group"] = self.group
         with Meter(contestant.pid) as meter:
             metrics = python_client("bench.librdkafka_client", "transact", json.dumps(options))
         count = self.transactions + WARM_TRANSACTIONS
         contestant.check_records(topic, count * (self.records + 1))  # each ends with a marker
         return {**metrics, "ms_per_transaction": 1e3 * meter.processor_s / count}
+
+
+@dataclass(frozen=True)
+class TransactionsWithOffsets(Transactions):
+    """The same, each with a committed offset, as a stream from topic to topic has it; beside fully warm brokers."""
+
+    group: ClassVar[str | None] = "transactions"
+    peers: ClassVar[tuple[str, ...]] = ()
+    warm_ups: ClassVar[int] = 0
+    settles_in: ClassVar[int] = 10
+    cost: ClassVar[str] = "ms_per_transaction"

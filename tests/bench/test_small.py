@@ -6,6 +6,7 @@ from threading import Thread
 import pytest
 
 from bench.group_client import prepare
+from bench.librdkafka_client import WARM_TRANSACTIONS, transact
 from bench.small_client import RECORD, RECORDS, run
 from bench.small_floor import Floor
 from kafkapy.testing import Broker
@@ -42,6 +43,15 @@ def test_every_kind_of_request_is_answered_without_an_error(kind: str) -> None:
         if kind in ("commit", "heartbeat"):
             prepare(port, "small", 2)
         assert run(port, "small", kind, 2, 10)["p50_us"] > 0
+
+
+def test_a_transaction_has_a_record_and_an_offset() -> None:
+    with Broker() as broker:
+        broker.create_topic("t")
+        options = {"bootstrap": broker.bootstrap, "topic": "t", "records": 1, "record_size": 10, "transactions": 3}
+        assert transact({**options, "group": "g"})["p50"] > 0
+        assert len(broker.records("t", read_committed=True)) == WARM_TRANSACTIONS + 3
+        assert broker.committed("g") == {("t", 0): 2}
 
 
 @pytest.mark.parametrize("kind", ["produce", "list-offsets"])
