@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from struct import pack_into
 
 import pytest
 
@@ -717,6 +718,59 @@ def test_with_flush_ack_a_follower_fetches_after_an_unclean_stop(tmp_path: Path)
         pair.leader.append(1)
         await pair.settle()
         assert again.replicas.partitions[TP].log.log_end_offset == 3
+
+    run(tmp_path, scenario, LogConfig(kafkapy_flush="ack"))
+
+
+def test_with_flush_ack_a_follower_fetches_after_a_truncation(tmp_path: Path) -> None:
+    """What stays of the segment that is cut has to be fsynced again before the next fetch."""
+
+    async def scenario(pair: Pair) -> None:
+        flusher = SlowFlusher()
+        pair.node.logs.storage.flusher = flusher
+        pair.leader.append(3)
+        pair.follow()
+        await pair.settle()
+        flusher.catch_up()
+        await pair.settle()
+        extra = batch(2)
+        pack_into(">q", extra, 0, 3)
+        pair.node.replicas.partitions[TP].append_as_follower(extra)
+        flusher.catch_up()
+        await pair.settle()
+        pair.leader.lead(epoch=1)
+        pair.leader.append(1)
+        pair.follow(epoch=1)
+        await pair.settle()
+        assert pair.log.log_end_offset == 3, "the two records that the leader does not have are cut off"
+        for _ in range(3):
+            flusher.catch_up()
+            await pair.settle()
+        assert pair.has_the_same
+        assert pair.log.durability.data_offset == 4
+
+    run(tmp_path, scenario, LogConfig(kafkapy_flush="ack"))
+
+
+def test_with_flush_ack_a_follower_fetches_after_its_log_begins_again(tmp_path: Path) -> None:
+    async def scenario(pair: Pair) -> None:
+        pair.leader.append(3)
+        pair.follow()
+        await pair.settle()
+        pair.fetchers.stop(TP)
+        pair.leader.append(5)
+        log = pair.leader.log
+        log.update_high_watermark(log.log_end_offset)
+        log.roll()
+        log.advance_log_start_offset(log.log_end_offset)
+        pair.leader.append(2)
+        pair.follow(epoch=1)
+        pair.leader.lead(epoch=1)
+        for _ in range(3):
+            await pair.settle()
+            pair.clock.advance(BACKOFF_MS)
+        assert (pair.log.log_start_offset, pair.log.log_end_offset) == (8, 10)
+        assert pair.log.durability.data_offset == 10
 
     run(tmp_path, scenario, LogConfig(kafkapy_flush="ack"))
 

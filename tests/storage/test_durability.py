@@ -97,6 +97,29 @@ def test_flush_messages_is_done_beside_the_loop_and_owed(tmp_path: Path) -> None
     assert log.recovery_point == 6
 
 
+def test_what_stays_after_a_truncation_is_flushed_again_if_it_was_owed(tmp_path: Path) -> None:
+    """Otherwise a leader's high watermark would stay at the start of the segment that was cut."""
+    log, flusher, _ = _open(tmp_path, LogConfig(flush_messages=3))
+    _append(log, 3)
+    flusher.catch_up()
+    assert (log.recovery_point, log.durability.is_owing) == (3, False)
+    log.truncate_to(2)
+    assert (log.durability.is_owing, log.durability.settled_end_offset, len(flusher.waiting)) == (True, 0, 1)
+    flusher.catch_up()
+    assert (log.durability.is_owing, log.durability.settled_end_offset, log.recovery_point) == (False, 2, 2)
+    _append(log, 1)
+    assert (log.durability.settled_end_offset, len(flusher.waiting)) == (3, 0)
+    log.truncate_to(0)
+    assert (log.durability.is_owing, log.durability.settled_end_offset) == (False, 0)
+
+
+def test_a_truncation_that_nothing_waits_for_begins_no_flush(tmp_path: Path) -> None:
+    log, flusher, _ = _open(tmp_path)
+    _append(log, 3)
+    log.truncate_to(2)
+    assert (log.durability.is_owing, len(flusher.waiting)) == (False, 0)
+
+
 def test_before_the_acknowledgement_only_the_log_is_fsynced_once_for_many(tmp_path: Path) -> None:
     log, flusher, files = _open(tmp_path, ACK)
     _append(log)

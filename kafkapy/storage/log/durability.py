@@ -391,6 +391,11 @@ class Durability:
             warn_if_slow(self._log, self._began_s, "is not done after")
         self._begin()
 
+    def resume_owed(self) -> None:
+        """Begin the flush that appends wait for, if they do and none is running."""
+        if self.is_owing:
+            self._begin()
+
     def flush(self) -> None:
         """Flush the whole log now, on this thread; raises ``OSError``."""
         self._flush_wanted = self._log.log_end_offset
@@ -449,10 +454,18 @@ class Durability:
             self._running.rewriting.cancel()
 
     def truncated(self, end_offset: int) -> None:
-        """Note that the log ends at ``end_offset`` now."""
-        self._flush_wanted, self._data_wanted, self.owed_offset = (
-            min(offset, end_offset) for offset in (self._flush_wanted, self._data_wanted, self.owed_offset)
-        )
+        """Note that the log ends at ``end_offset`` now; ``resume_owed`` follows when its files are cut.
+
+        The records that stay, or their new end, may have to be fsynced again: ``fall_to`` has lowered the marks to the
+        start of the segment that was cut. Nobody else would begin that flush, and a follower waits for it.
+        """
+        self._flush_wanted = min(self._flush_wanted, end_offset)
+        if self.follows_appends:
+            self._data_wanted = self.owed_offset = end_offset
+        else:
+            self._data_wanted = min(self._data_wanted, end_offset)
+            self.owed_offset = min(self.owed_offset, end_offset)
+        self.is_owing = self.follows_appends or self.data_offset < self.owed_offset
 
     # one flush
 

@@ -754,6 +754,7 @@ class Log:
         self.segments.active.truncate_to(offset, self.storage.clock.now_ms())
         self._end_after_truncation(start_offset, offset)
         self.leader_epochs.truncate_from_end(offset)
+        self.durability.resume_owed()
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
@@ -765,6 +766,7 @@ class Log:
         self.producer_state.delete_snapshots(above=-1)
         self._end_after_truncation(offset, offset)
         self.leader_epochs.clear()
+        self.durability.resume_owed()
 
     def _fall_to(self, start_offset: int, recovery_point: int) -> None:
         """Lower the checkpoints before the files are cut, and ignore the results of running flushes."""
