@@ -143,7 +143,7 @@ class Controller:
     async def start(self) -> None:
         """Take part in the election; returns when there is a controller and, if it is this broker, it has started."""
         if self._worker is None:
-            self._worker = asyncio.create_task(self._work(), name="controller-events")
+            self._worker = self._new_worker()
         self._put("controller", self._controller_changed)
         await self._events.join()
 
@@ -170,6 +170,18 @@ class Controller:
             worker.cancel()
             await asyncio.wait([worker])
         self._resign()
+
+    def _new_worker(self) -> "asyncio.Task[None]":
+        worker = asyncio.create_task(self._work(), name="controller-events")
+        worker.add_done_callback(self._ended)
+        return worker
+
+    def _ended(self, worker: "asyncio.Task[None]") -> None:
+        """Go on with the next event after an unexpected failure, as Apache Kafka does."""
+        if self._worker is not worker or worker.cancelled():
+            return
+        logger.error("The controller failed at an event and goes on with the next", exc_info=worker.exception())
+        self._worker = self._new_worker()
 
     def _put(self, key: str, event: Event) -> None:
         """Queue an event, unless one with the same key is waiting."""
@@ -243,6 +255,7 @@ class Controller:
         if self._peers is not None:
             self._peers.remove_all()
         self._peers = self._active = None
+        self._queued.clear()  # the waiting events do nothing any more: they must not stand for those of the next term
         if self._balance_timer is not None:
             self._balance_timer.cancel()
             self._balance_timer = None

@@ -42,6 +42,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+from kafkapy.config.errors import InvalidConfigError
 from kafkapy.config.topic_keys import TOPIC_KEYS
 from kafkapy.controller.context import ControllerContext, ControllerMovedError, ControllerWriter, Replica
 from kafkapy.controller.elections import INITIAL_LEADER_EPOCH, Elected, elect_offline
@@ -234,10 +235,11 @@ class PartitionMachine:
         for topic, path, node in zip(topics, paths, await self._writer.store.get_many(paths), strict=True):
             try:
                 override = None if node is None else decoded(path, node.data, ConfigZNode.decode).get(UNCLEAN_KEY)
-            except ForeignDataError as error:
+                is_allowed = self._unclean_default if override is None else TOPIC_KEYS[UNCLEAN_KEY].parse(override)
+            except (ForeignDataError, InvalidConfigError) as error:
                 logger.error("Topic %s has no unclean elections: %s", topic, error)
                 continue
-            if self._unclean_default if override is None else TOPIC_KEYS[UNCLEAN_KEY].parse(override):
+            if is_allowed:
                 allowed.add(topic)
         return allowed
 

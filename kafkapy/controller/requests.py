@@ -89,9 +89,15 @@ class RequestBatch:
             wanted[replica.partition] = self._stop_epoch(replica.partition), delete or known
 
     def take(self) -> Steps[list[Outgoing]]:
-        """Return the requests, in the order in which they must be queued; a step is a partition."""
+        """Return the requests, in the order in which they must be queued; a step is a partition.
+
+        An event that was given up has left its requests here: brokers and partitions that are gone since are left out.
+        """
         requests = []
+        brokers_now = self._context.brokers
         for broker, partitions in self._leader_and_isr.items():
+            if broker not in brokers_now:
+                continue
             order = yield from self._leader_and_isr_request(broker, partitions)
             requests.append(Outgoing(broker, order, LEADER_AND_ISR_VERSION))
         if self._metadata_brokers:
@@ -99,8 +105,11 @@ class RequestBatch:
             requests += [
                 Outgoing(broker, self._update_metadata_request(broker, topics, brokers), UPDATE_METADATA_VERSION)
                 for broker in sorted(self._metadata_brokers)
+                if broker in brokers_now
             ]
         for broker, stopped in self._stop.items():
+            if broker not in brokers_now:
+                continue
             stop = yield from self._stop_replica_request(broker, stopped)
             requests.append(Outgoing(broker, stop, STOP_REPLICA_VERSION))
         for gathered in (self._leader_and_isr, self._metadata_partitions, self._metadata_brokers, self._stop):
@@ -114,6 +123,8 @@ class RequestBatch:
         leaders: dict[int, None] = {}
         for partition, is_new in partitions.items():
             yield
+            if partition not in self._context.leadership:
+                continue
             topic = topics.setdefault(partition.topic, LeaderAndIsrTopicState(topic_name=partition.topic))
             topic.partition_states.append(self._leader_and_isr_state(partition, is_new=is_new))
             leaders[self._context.leadership[partition].leader] = None
@@ -148,6 +159,8 @@ class RequestBatch:
         topics: dict[str, UpdateMetadataTopicState] = {}
         for partition in self._metadata_partitions:
             yield
+            if partition not in self._context.leadership:
+                continue
             topic = topics.setdefault(partition.topic, UpdateMetadataTopicState(topic_name=partition.topic))
             topic.partition_states.append(self._metadata_state(partition))
         return list(topics.values())

@@ -3,7 +3,7 @@
 import pytest
 
 from kafkapy.controller.topics import MorePartitions, NewTopic
-from kafkapy.metadata.znodes import IsrChangeNotificationZNode, PartitionStateZNode
+from kafkapy.metadata.znodes import ConfigZNode, IsrChangeNotificationZNode, PartitionStateZNode
 from kafkapy.types import TopicPartition
 from tests.controller.harness import Cluster
 from tests.controller.scenario import ASSIGNED, run, state_line
@@ -207,11 +207,13 @@ def test_a_topic_whose_brokers_are_away_starts_when_one_comes() -> None:
     run(scenario, ())
 
 
-@pytest.mark.parametrize(("override", "leader"), [("true", 1), (" TRUE ", 1), ("false", -1), ("foreign", -1)])
+@pytest.mark.parametrize(
+    ("override", "leader"), [("true", 1), (" TRUE ", 1), ("false", -1), ("foreign", -1), ("maybe", -1)]
+)
 def test_an_unclean_election_where_the_topic_allows_it(override: str, leader: int) -> None:
     async def scenario(started: Cluster) -> None:
         node = started.controller.node
-        allowed = "true" if override == "foreign" else override
+        allowed = "true" if override in ("foreign", "maybe") else override
         topic = NewTopic("u", assignments={0: [3, 1]}, configs=[("unclean.leader.election.enable", allowed)])
         await node.topic_admin.create_topics([topic], 1000)
         path = PartitionStateZNode.path(TopicPartition("u", 0))
@@ -219,6 +221,9 @@ def test_an_unclean_election_where_the_topic_allows_it(override: str, leader: in
         await started.controller.session.set(path, PartitionStateZNode.encode(state._replace(isr=(3,))))
         if override == "foreign":
             await started.controller.session.set("/config/topics/u", b"foreign")
+        elif override == "maybe":  # no value that Kafka's tools would write
+            config = ConfigZNode.encode({"unclean.leader.election.enable": override})
+            await started.controller.session.set("/config/topics/u", config)
         active = node.controller._active
         assert active is not None
         active.context.leadership[TopicPartition("u", 0)] = state._replace(isr=(3,), zk_version=1)

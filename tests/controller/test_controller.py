@@ -1,12 +1,15 @@
 import asyncio
 import logging
+from collections.abc import Iterable
 
 import pytest
 
+from kafkapy.controller.active_controller import ActiveController
 from kafkapy.controller.context import ControllerMovedError
 from kafkapy.controller.topics import NewTopic
-from kafkapy.metadata.store import Create, Delete
-from kafkapy.metadata.znodes import ControllerZNode
+from kafkapy.metadata.errors import NotControllerError
+from kafkapy.metadata.store import Create, Delete, SetData
+from kafkapy.metadata.znodes import BrokerEndpoint, BrokerIdZNode, ControllerZNode
 from tests.controller.harness import Cluster, cluster
 
 
@@ -130,5 +133,64 @@ def test_events_after_the_end_of_the_session_change_nothing() -> None:
             controller._noticed("topics", "/brokers/topics")
             await controller.stop()
             await controller.stop()
+
+    asyncio.run(main())
+
+
+def test_an_unexpected_failure_does_not_end_the_controller(caplog: pytest.LogCaptureFixture) -> None:
+    async def fail(_: ActiveController) -> None:
+        raise ZeroDivisionError("a bug")
+
+    async def main() -> None:
+        async with cluster(1) as started:
+            controller = started.controller.node.controller
+            with pytest.raises(NotControllerError):
+                await controller.ask("what fails", fail)
+            (result,) = await started.controller.node.topic_admin.create_topics([NewTopic("t", 1, 1)], 1000)
+            assert result.error is None
+            await controller.stop()
+
+    asyncio.run(main())
+    assert "The controller failed at an event and goes on with the next" in caplog.text
+    assert "ZeroDivisionError: a bug" in caplog.text
+
+
+def test_an_event_of_an_earlier_term_stands_for_none_of_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While broker 1 becomes the controller again, an event of its last term waits and a broker registers."""
+
+    async def register(started: Cluster, number: int) -> None:
+        session = started.store.session()
+        endpoints = (BrokerEndpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 19400 + number),)
+        data = BrokerIdZNode(number, endpoints, None, 0).encode()
+        started.handles[number] = started.brokers[1].handle
+        path = f"/brokers/ids/{number}"
+        await session.multi([Create(path, b"", ephemeral=True), SetData(path, data)])
+
+    async def main() -> None:
+        async with cluster(1) as started:
+            controller = started.controller.node.controller
+            begin = asyncio.Event()
+
+            async def wait(_: ActiveController) -> None:
+                await begin.wait()
+
+            waiting = asyncio.ensure_future(controller.ask("what takes long", wait))
+            await asyncio.sleep(0)
+            await started.brokers[1].session.delete("/controller")
+            await register(started, 2)
+            load = ActiveController._load_topics
+
+            async def load_topics(active: ActiveController, topics: Iterable[str]) -> None:
+                await register(started, 3)
+                await load(active, topics)
+
+            monkeypatch.setattr(ActiveController, "_load_topics", load_topics)
+            begin.set()
+            await waiting
+            await started.settle()
+            active = controller._active
+            assert active is not None
+            assert active.context.epoch == 2
+            assert sorted(active.context.brokers) == [1, 2, 3]
 
     asyncio.run(main())

@@ -78,3 +78,21 @@ def test_a_partition_that_never_had_a_leader_has_no_epoch() -> None:
     batch = RequestBatch(context, "INSIDE")
     batch.add_stop_replica(Replica(PARTITION, 1), delete=False)
     assert [request_line(outgoing.request) for outgoing in finish(batch.take())] == ["SR t-0 le-1 delete=False"]
+
+
+def test_what_is_gone_since_it_was_gathered_is_left_out() -> None:
+    """An event that was given up has left its requests; then a broker has ended, and a topic was deleted."""
+    context = _context()
+    other = TopicPartition("u", 0)
+    context.assign("u", {0: ReplicaAssignment((1, 2))})
+    context.leadership[other] = LeaderIsr(1, 0, (1, 2), 4, 0)
+    batch = RequestBatch(context, "INSIDE")
+    batch.add_leader_and_isr([1, 2], PARTITION)
+    batch.add_leader_and_isr([1, 2], other)
+    batch.add_stop_replica(Replica(PARTITION, 2), delete=False)
+    del context.brokers[2]
+    del context.leadership[PARTITION]
+    assert [(outgoing.broker, request_line(outgoing.request)) for outgoing in finish(batch.take())] == [
+        (1, "LAIR u-0 L1 le0 isr[1, 2] zkv0 r[1, 2] / [1]"),
+        (1, "UM u-0 L1 le0 isr[1, 2] zkv0 off[2] / [1]"),
+    ]
