@@ -357,6 +357,8 @@ class ReplicaFetcher:
         """Cut the logs where they leave the leader's."""
         asked: dict[TopicPartition, _Followed] = {}
         for topic_partition, followed in due.items():
+            if not self._is_current(followed):
+                continue  # followed no more since the look: the log may be a leader's by now
             if followed.partition.log.leader_epochs.latest == NO_EPOCH:
                 self._cut(followed, followed.partition.log.high_watermark, is_final=True)
             else:
