@@ -194,7 +194,7 @@ def test_watches_and_answers_come_after_the_commit(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_ten_thousand_operations_are_one_commit(tmp_path: Path) -> None:
+def test_ten_thousand_operations_are_few_commits(tmp_path: Path) -> None:
     async def main() -> None:
         store = EmbeddedStore(str(tmp_path / FILE_NAME), SystemClock())
         await store.open()

@@ -29,11 +29,13 @@ from kafkapy.server.context import RequestContext
 from kafkapy.server.encoded import SIZE_AND_CORRELATION_ID
 from kafkapy.server.request_forms import (
     API_AND_CORRELATION_ID,
+    CONTENT_PLACE,
     LARGEST_FORM_SIZE,
     MOST_ELEMENTS,
     SameRequest,
     keep,
     keep_same,
+    note_repeat,
 )
 from kafkapy.storage.log.log import Log
 from kafkapy.turns import Steps
@@ -69,14 +71,19 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsR
     return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(topics[0].name, [answer])])
 
 
+_REMEMBERED_VERSIONS: Final = (4, 5)
+"""The versions that consumers use now, and whose responses ``RepeatedListOffsets`` knows the places of."""
 _ANSWERED: Final = Struct(">hqqi")
-"""What a response for one partition ends with, from version 4 on: error code, timestamp (ms), offset and epoch."""
+"""What their response for one partition ends with: error code, timestamp (ms), offset and epoch."""
+_SIZE_SIZE: Final = 4
+"""Bytes of a response's size, which it does not count."""
 
 
 class RepeatedListOffsets(SameRequest):
     """Requests for one partition, of which the correlation id alone differs; so the end of the response alone differs.
 
-    Without the encoding, a request on 16 connections takes 0.66 of the processor time, on one connection 0.82.
+    Without the encoding, a request on 16 connections takes 0.66 of the processor time that it took with it, on one
+    connection 0.82.
     """
 
     __slots__ = ("_asker", "_topic_partition", "_wanted", "_response")
@@ -104,19 +111,18 @@ class RepeatedListOffsets(SameRequest):
         return response
 
 
-_SIZE_SIZE: Final = 4
-"""Bytes of a response that its size does not count."""
-
-
 def remember(context: RequestContext, request: ListOffsetsRequest, frame: memoryview) -> None:
-    """Let the next requests of the connection be compared with this one: monitors ask for the same ends again."""
+    """Let the next requests of the connection be compared with this one: monitors ask for the same ends again.
+
+    A form for one partition costs more than decoding: it is made when the request before was the same.
+    """
     topics = request.topics
     if len(topics) != 1 or len(topics[0].partitions) > MOST_ELEMENTS or len(frame) > LARGEST_FORM_SIZE:
         return
-    if len(topics[0].partitions) == 1 and context.header.api_version >= _FIRST_VERSION_WITH_EPOCH:
-        keep(RepeatedListOffsets(context, request, frame), frame, context.session)
-    else:
+    if len(topics[0].partitions) != 1 or context.header.api_version not in _REMEMBERED_VERSIONS:
         keep_same(context, request, frame, handle)
+    elif note_repeat(bytes(frame[CONTENT_PLACE:]), frame, context.session):
+        keep(RepeatedListOffsets(context, request, frame), frame, context.session)
 
 
 def _answer_many(context: RequestContext, request: ListOffsetsRequest) -> Steps[ListOffsetsResponse]:

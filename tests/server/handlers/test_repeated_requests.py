@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kafkapy.metadata.image import MetadataImage
+from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.messages.delete_topics import DeleteTopicsRequest
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkapy.protocol.messages.heartbeat import HeartbeatRequest
@@ -129,10 +130,76 @@ def test_answers_are_those_of_decoded_requests(seed: int, tmp_path: Path) -> Non
                     if rng.random() < 0.3:
                         await change(rng, admin)
                     answers = [await raw(client, data), await raw_of_new(broker, data)]
-                    if answers[0] != answers[1]:  # a topic that a request has created gets its leader a little later
+                    if answers[0] != answers[1] and data[5] == ApiKey.METADATA:
+                        # a topic that the request has created gets its leader a little later
                         await until(lambda: all_have_leaders(broker))
                         answers = [await raw(client, data), await raw_of_new(broker, data)]
                     assert answers[0] == answers[1], data
+
+    run(scenario())
+
+
+async def change_offsets(rng: random.Random, broker: BrokerServer, admin: Client) -> None:
+    """Something after which ListOffsets has other answers for ``t-0``."""
+    partition = broker.services.replica_manager.partitions[TopicPartition("t", 0)]
+    kind = rng.randrange(5)
+    if kind == 0:
+        await admin.produce("t", batch(b"v"))
+    elif kind == 1:
+        partition.is_leader = not partition.is_leader
+    elif kind == 2:
+        partition.leader_epoch += 1
+    elif kind == 3:
+        partition.log.advance_log_start_offset(partition.log.high_watermark)
+    else:
+        end = partition.log.log_end_offset
+        partition.epoch_start_offset = end + 1 if partition.epoch_start_offset <= end else 0
+    partition.is_leader |= rng.random() < 0.5
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_offsets_are_those_of_decoded_requests(seed: int, tmp_path: Path) -> None:
+    """As above, with requests for one partition, of which most are like the one before."""
+    rng = random.Random(seed)
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            admin, client = await Client.connect(broker), await Client.connect(broker)
+            await admin.create_topic("t")
+            forms, codes = 0, set()
+            for _ in range(40):
+                wanted = ListOffsetsPartition(0, rng.choice([-1, -1, 0, 3]), rng.choice([-1, -1, -2, 5]))
+                topics = [ListOffsetsTopic("t", [wanted])]
+                request = ListOffsetsRequest(rng.choice([-1, -1, 3]), rng.choice([0, 0, 0, 1, 2]), topics)
+                version = rng.choice([4, 5])
+                for _ in range(rng.randrange(4, 16)):
+                    if rng.random() < 0.5:
+                        await change_offsets(rng, broker, admin)
+                    data = frame(request, version, correlation_id=rng.randrange(1 << 31))
+                    form = session_of(broker, client).forms.get(struct.unpack_from(">i", data, 4)[0])
+                    forms += form is not None and form.match(memoryview(data)[4:]) is not None
+                    answer = await raw(client, data)
+                    assert answer == await raw_of_new(broker, data), data
+                    codes.add(struct.unpack_from(">h", answer, len(answer) - 22)[0])
+            assert forms >= 30, "the short way was taken"
+            assert {0, 6} <= codes
+            assert codes & {74, 75, 78, 5}
+
+    run(scenario())
+
+
+def test_requests_for_two_partitions_by_turns_get_no_form(tmp_path: Path) -> None:
+    """Making one for each of them would cost more than decoding."""
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t", 2)
+            (connection,) = broker.listeners[0].connections
+            for number in range(6):
+                topics = [ListOffsetsTopic("t", [ListOffsetsPartition(number % 2, -1, -1)])]
+                await client.ask(ListOffsetsRequest(-1, 0, topics), 5)
+                assert not any(isinstance(each, request_forms.Form) for each in connection.session.forms.values())
 
     run(scenario())
 
@@ -279,6 +346,7 @@ def test_what_a_connection_keeps_is_bounded(tmp_path: Path) -> None:
                     (MetadataRequest([MetadataRequestTopic(name=long)], allow_auto_topic_creation=False), 8),
                     (MetadataRequest(many, allow_auto_topic_creation=False), 8),
                     (ListOffsetsRequest(-1, 0, [ListOffsetsTopic("", [])] * 100), 5),
+                    (ListOffsetsRequest(-1, 0, [ListOffsetsTopic(long, [ListOffsetsPartition(0)])]), 5),
                     (HeartbeatRequest(long, 1, "m"), 3),
                     (commit_of("g", 1, retention_time_ms=1000), 4),
                     (commit_of(long, 1), 7),
