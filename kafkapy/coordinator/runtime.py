@@ -13,7 +13,8 @@ A coordinator serves the groups, or the transactional ids, that hash to the part
 The life of a shard:
 
     load      this broker becomes the leader: ``loading`` reads the log from its start and replays every record. Replay
-              is the same code as above, so a restarted coordinator has the state that clients have seen
+              is the same code as above, so a restarted coordinator has the state that clients have seen. A load that
+              fails is tried again later; meanwhile requests get NOT_COORDINATOR
     serve     requests are decided; before that they get COORDINATOR_LOAD_IN_PROGRESS
     unload    another broker becomes the leader, or this one stops: the shard is dropped, waiting requests get
               NOT_COORDINATOR. An append that is acknowledged afterwards is not replayed: the next load reads it
@@ -45,6 +46,10 @@ from kafkapy.replication.partition import ALL_IN_SYNC
 from kafkapy.storage.log.log import AppendResult
 from kafkapy.turns import Steps, finish
 from kafkapy.types import TopicPartition
+
+FIRST_RETRY_MS: Final = 1000
+"""The pause after a load that failed; each further one is twice as long."""
+LONGEST_RETRY_MS: Final = 60_000
 
 logger = logging.getLogger(__name__)
 
@@ -259,6 +264,8 @@ class Runtime(ABC, Generic[S]):
         self._background = background
         self._partition_count: int | None = None
         self._timers: dict[Callable[[], Steps[None]], TimerHandle] = {}
+        self._retries: dict[int, tuple[int, TimerHandle]] = {}
+        """By partition, the leader epoch of a load that failed, and the timer of the next one."""
 
     # Start and stop
 
@@ -273,7 +280,7 @@ class Runtime(ABC, Generic[S]):
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-        for partition in list(self.shards):
+        for partition in [*self.shards, *self._retries]:
             self.unload(partition, None)
 
     def repeat(self, work: Callable[[], Steps[None]], interval_ms: int) -> None:
@@ -369,9 +376,7 @@ class Runtime(ABC, Generic[S]):
         if known is not None:
             known.leader_epoch = max(known.leader_epoch, leader_epoch)
             return
-        shard = self.shards[partition] = self.new_shard(topic_partition, leader_epoch)
-        load = self.loading[partition] = self._load(shard)
-        self._background.run(load)
+        self._begin_loading(topic_partition, leader_epoch, FIRST_RETRY_MS)
 
     def on_follower_or_stopped(self, topic_partition: TopicPartition, leader_epoch: int | None) -> None:
         """This broker no longer leads ``topic_partition``: unload it."""
@@ -380,6 +385,7 @@ class Runtime(ABC, Generic[S]):
 
     def unload(self, partition: int, leader_epoch: int | None) -> None:
         """Drop the partition's shard, unless it is of a later epoch; None is later than all."""
+        self._give_up_retry(partition, leader_epoch)
         shard = self.shards.get(partition)
         if shard is None or (leader_epoch is not None and leader_epoch < shard.leader_epoch):
             return
@@ -390,7 +396,22 @@ class Runtime(ABC, Generic[S]):
         self.shard_unloaded(shard)
         logger.debug("Unloaded %s", shard.topic_partition)
 
-    def _load(self, shard: S) -> Steps[None]:
+    def _begin_loading(self, topic_partition: TopicPartition, leader_epoch: int, retry_ms: int) -> None:
+        partition = topic_partition.partition
+        self._give_up_retry(partition, None)
+        shard = self.shards[partition] = self.new_shard(topic_partition, leader_epoch)
+        load = self.loading[partition] = self._load(shard, retry_ms)
+        self._background.run(load)
+
+    def _give_up_retry(self, partition: int, leader_epoch: int | None) -> None:
+        """Cancel the next try of a load that failed, unless it is of a later epoch; None is later than all."""
+        failed = self._retries.get(partition)
+        if failed is not None and (leader_epoch is None or leader_epoch >= failed[0]):
+            del self._retries[partition]
+            failed[1].cancel()
+
+    def _load(self, shard: S, retry_ms: int) -> Steps[None]:
+        """Load the shard; after a failure, which may pass, as that of a full table of descriptors, try a new one."""
         started_s = self._clock.monotonic_s()
         progress = LoadProgress(shard.topic_partition, self._background.counters)
         is_complete = yield from read_partition(
@@ -405,6 +426,9 @@ class Runtime(ABC, Generic[S]):
         else:
             del self.shards[shard.partition]
             self.shard_unloaded(shard)
+            again = shard.topic_partition, shard.leader_epoch, min(2 * retry_ms, LONGEST_RETRY_MS)
+            timer = self._clock.call_later(retry_ms, self._begin_loading, *again)
+            self._retries[shard.partition] = shard.leader_epoch, timer
         del self.loading[shard.partition]
 
     @abstractmethod

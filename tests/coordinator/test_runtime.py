@@ -122,6 +122,56 @@ def test_a_partition_that_cannot_be_read_is_not_served(caplog: pytest.LogCapture
     assert "Could not load __consumer_offsets-0" in caplog.text
 
 
+def test_a_load_that_failed_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    """For a moment the process has no descriptor left; the pause before each further try is twice as long."""
+    world = World()
+    world.commit(5)
+    good = world.log.read, world.log.salvage
+    reads: list[float] = []
+
+    def read(*_: Any, **__: Any) -> Any:
+        reads.append(world.clock.monotonic_s())
+        raise KafkaStorageError("too many open files")
+
+    world.log.read = world.log.salvage = read  # type: ignore[method-assign]
+    world.restart()
+    world.clock.advance(4000)
+    assert [at - reads[0] for at in reads[::2]] == [0, 1, 3]
+    world.log.read, world.log.salvage = good  # type: ignore[method-assign]
+    assert world.commit().value == {TP: 16}
+    world.clock.advance(3000)
+    assert world.fetch() == 5
+    assert caplog.text.count("Could not load __consumer_offsets-0") == 3
+    world.clock.advance(600_000)
+    assert world.fetch() == 5
+
+
+@pytest.mark.parametrize(("end", "is_tried"), [("later epoch", False), ("earlier epoch", True), ("stop", False)])
+def test_a_load_that_failed_is_tried_again_until_the_partition_is_lost(end: str, is_tried: bool) -> None:
+    world = World()
+    world.commit(5)
+    world.coordinator.shutdown()
+    good = world.log.read, world.log.salvage
+
+    def read(*_: Any, **__: Any) -> Any:
+        raise KafkaStorageError("too many open files")
+
+    world.log.read = world.log.salvage = read  # type: ignore[method-assign]
+    world.start(leads=False)
+    timers = world.clock.pending_timers()
+    world.lead(PARTITION, 5)
+    world.log.read, world.log.salvage = good  # type: ignore[method-assign]
+    assert world.clock.pending_timers() == timers + 1
+    if end == "stop":
+        world.coordinator.shutdown()
+        assert world.clock.pending_timers() == 0
+    else:
+        world.resign(PARTITION, 6 if end == "later epoch" else 4)
+        assert world.clock.pending_timers() == timers + is_tried
+    world.clock.advance(10_000)
+    assert (0 in world.coordinator._runtime.shards) == is_tried
+
+
 def test_loading_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     world = World()
     world.commit(5)
