@@ -3,12 +3,14 @@
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Event
+from typing import Any
 
 import pytest
 
@@ -74,6 +76,21 @@ def test_a_death_is_noticed_and_the_next_job_gets_a_new_process(pool: WorkerPool
     os.kill(pool.process_ids[0], signal.SIGKILL)
     with pytest.raises(WorkerDiedError, match="ended with -9"):
         job.future.result(PATIENCE_S)
+    assert pool.submit(JOB, {"echo": 3}).future.result(PATIENCE_S)["echo"] == 3
+
+
+def test_a_process_that_is_killed_while_it_writes_has_died(pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = subprocess.Popen
+
+    def breaks_off(_: list[str], **options: Any) -> "subprocess.Popen[bytes]":
+        script = """read job; printf '{"id": 1, "progr'; kill -9 $$"""
+        return start(["sh", "-c", script], **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(subprocess, "Popen", breaks_off)
+        job = pool.submit(JOB, {})
+        with pytest.raises(WorkerDiedError, match="ended with -9"):
+            job.future.result(PATIENCE_S)
     assert pool.submit(JOB, {"echo": 3}).future.result(PATIENCE_S)["echo"] == 3
 
 

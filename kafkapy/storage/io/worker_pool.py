@@ -178,6 +178,8 @@ class _Worker:
             self.send_cancellation(job)
         assert process.stdout is not None
         for line in process.stdout:
+            if not line.endswith(b"\n"):
+                break  # the process was killed while it wrote
             answer = json.loads(line)
             if "progress" not in answer:
                 return _result_of(answer)
