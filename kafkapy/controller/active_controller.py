@@ -331,6 +331,11 @@ class ActiveController:
         if lost:
             logger.warning("Broker %d has lost %d replicas with a data directory", broker, len(lost))
             await self._replicas_failed(lost)
+        back = sorted(found for found in before - now if found.topic not in self.context.topics_to_delete)
+        if back:  # a disk that was full has space again; Apache Kafka waits for a restart of the broker
+            logger.info("Broker %d has %d replicas again", broker, len(back))
+            await self._partitions.give_leaders(back)
+            await self._send_metadata(self.context.brokers, back)
 
     async def _brokers_started(self, brokers: Sequence[int]) -> None:
         await self._send_metadata([broker for broker in self.context.brokers if broker not in brokers], ())

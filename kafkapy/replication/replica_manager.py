@@ -175,6 +175,8 @@ class ReplicaManager:
         self.partitions: dict[TopicPartition, Partition] = {}
         self.offline: set[TopicPartition] = set()
         """Partitions whose data directory has failed: until the next start they answer KAFKA_STORAGE_ERROR."""
+        self.refused: set[TopicPartition] = set()
+        """Partitions whose log an error that may pass, as of a full disk, has refused to create."""
         self.clock = clock
         self._logs = logs
         self._cluster = cluster
@@ -268,8 +270,8 @@ class ReplicaManager:
             return self._logs.get_or_create(topic_partition, config, is_new=is_new)
         except KafkaStorageError as error:
             logger.error("%s is offline: %s", topic_partition, error)
-            if not (isinstance(error.__cause__, OSError) and is_passing(error.__cause__)):
-                self.offline.add(topic_partition)
+            may_pass = isinstance(error.__cause__, OSError) and is_passing(error.__cause__)
+            (self.refused if may_pass else self.offline).add(topic_partition)
             raise
 
     def _check_online(self, topic_partition: TopicPartition) -> None:

@@ -49,7 +49,7 @@ from kafkapy.replication.throttle import ReplicationThrottle, ReplicationThrottl
 from kafkapy.server import logs
 from kafkapy.server.compute_thread import ComputeThread
 from kafkapy.server.context import WILDCARD_HOSTS, Services
-from kafkapy.server.directory_failures import DirectoryFailures
+from kafkapy.server.directory_failures import REFUSED_RETRY_MS, DirectoryFailures
 from kafkapy.server.dispatch import LARGE_AT_ONCE, Dispatcher, LocalRequests
 from kafkapy.server.fetch_sessions import FetchSessionCache
 from kafkapy.server.handlers import ALL_APIS, CLIENT_APIS, ApiTable
@@ -244,7 +244,7 @@ class BrokerServer:
         await self._join(node)
         self._write_identity(logs, node.cluster_id)
         self._cleanup.push_async_callback(failures.stop)
-        self._serve(services)
+        self._serve(services, failures)
         if not self.config.embedded_store:
             await node.wait_for_metadata()
         self._cleanup.push_async_callback(self._leave, node, requests)
@@ -524,7 +524,7 @@ class BrokerServer:
             for endpoint in endpoints
         ]
 
-    def _serve(self, services: Services) -> None:
+    def _serve(self, services: Services, failures: DirectoryFailures) -> None:
         for budget in (self.listeners[0].budget, services.memory):
             budget.relieve = services.topic_admin.end_waits
         if self._hooks.interceptor is not None:
@@ -535,6 +535,7 @@ class BrokerServer:
         upkeep = Upkeep(self.clock)
         keep_logs(upkeep, services.log_manager, self.config)
         keep_replicas(upkeep, services.replica_manager, self.config)
+        upkeep.every(REFUSED_RETRY_MS, "refused replicas", failures.create_refused)
         report_limits(upkeep, services)
         self._cleanup.callback(upkeep.stop)
         if self.config.flag("log.cleaner.enable") and self.config.integer("log.cleaner.threads"):

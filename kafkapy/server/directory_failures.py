@@ -3,6 +3,9 @@
 As in Apache Kafka the notification is a node under ``/log_dir_event_notification``. The controller then sends
 LeaderAndIsr for every replica of this broker, and gets KAFKA_STORAGE_ERROR for those that are offline. When no
 directory is left the broker has nothing to serve.
+
+A full disk takes no directory offline, but new replicas can't be created on it. The controller takes them for lost; the
+same notification makes it ask again.
 """
 
 import asyncio
@@ -19,6 +22,9 @@ from kafkapy.storage.log_directory import LogManager
 from kafkapy.types import TopicPartition
 
 logger: Final = logging.getLogger(__name__)
+
+REFUSED_RETRY_MS: Final = 60_000
+"""The time between two attempts to create the replicas that a full disk has refused."""
 
 
 class DirectoryFailures:
@@ -45,16 +51,27 @@ class DirectoryFailures:
         if not self._logs.directories.online:
             self._all_failed()
             return
+        self._notify_later()
+
+    def create_refused(self) -> None:
+        """Have the controller ask again for the replicas that an error that may pass has refused, if there are some."""
+        if self._replicas.refused and not self._notifications:
+            self._notify_later()
+
+    def _notify_later(self) -> None:
         task = asyncio.get_running_loop().create_task(self._notify(), name="log-directory-event")
         self._notifications.add(task)
         task.add_done_callback(self._notifications.discard)
 
     async def _notify(self) -> None:
         event = LogDirEventNotificationZNode(self._replicas.broker_id)
+        refused = frozenset(self._replicas.refused)
+        self._replicas.refused.clear()  # those that are refused again come back
         try:
             await self._store.multi([Create(event.SEQUENTIAL_PATH, event.encode(), sequential=True)])
         except StoreError as error:
-            logger.error("Could not notify the controller of the failed data directory: %s", error)
+            self._replicas.refused |= refused
+            logger.error("Could not notify the controller of replicas without a usable data directory: %s", error)
 
     async def stop(self) -> None:
         """Wait for pending notifications, but not long for a store that does not answer."""

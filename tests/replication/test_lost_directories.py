@@ -83,9 +83,29 @@ def test_a_replica_that_answers_again_is_online(caplog: pytest.LogCaptureFixture
         active = started.controller.node.controller._active
         assert active is not None
         assert active.context.on_offline_directories == {3: set()}
+        assert started.brokers[1].node.cache.image.topics["rf3"].partitions[0].offline_replicas == ()
 
     run(scenario, ("rf3",))
     assert caplog.text.count("Broker 3 has lost 1 replicas with a data directory") == 1
+
+
+def test_the_only_replica_leads_again_when_it_is_online_again() -> None:
+    """As after a full disk; Apache Kafka's controller waits for a restart of the broker."""
+
+    async def scenario() -> None:
+        async with cluster(4) as started:
+            admin = started.controller.node.topic_admin
+            await admin.create_topics([NewTopic("t", assignments={0: [4]})], 1000)
+            await started.settle()
+            broker = started.brokers[4]
+            await _lose(broker, ("t", 0))
+            assert broker.node.cache.image.topics["t"].partitions[0].leader == -1
+            broker.lost.clear()
+            await _lose(broker)
+            partition = broker.node.cache.image.topics["t"].partitions[0]
+            assert (partition.leader, partition.leader_epoch, partition.offline_replicas) == (4, 2, ())
+
+    asyncio.run(scenario())
 
 
 def test_the_answer_of_a_broker_that_is_gone_says_nothing() -> None:

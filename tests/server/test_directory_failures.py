@@ -9,14 +9,16 @@ from typing import Any
 
 import pytest
 
+from kafkapy.metadata.store import StoreError
 from kafkapy.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkapy.server.broker import BrokerServer
-from kafkapy.server.directory_failures import DirectoryFailures
+from kafkapy.server.directory_failures import REFUSED_RETRY_MS, DirectoryFailures
 from kafkapy.server.node import STORE_PATIENCE_MS
 from kafkapy.storage.errors import LogDirectoryError
 from kafkapy.storage.io.files import Descriptor, Files
 from kafkapy.testing.clock import ManualClock
+from kafkapy.testing.moving_clock import MovingClock
 from kafkapy.types import TopicPartition
 from tests.server.harness import Client, batch, run, running_broker, until
 from tests.server.test_broker import server
@@ -121,7 +123,7 @@ def test_a_stop_does_not_wait_long_for_a_store_that_does_not_answer() -> None:
             await asyncio.Future()
 
         logs: Any = SimpleNamespace(directories=SimpleNamespace(online=["/other"]))
-        replicas: Any = SimpleNamespace(broker_id=1, take_offline=lambda _partitions: None)
+        replicas: Any = SimpleNamespace(broker_id=1, refused=set(), take_offline=lambda _partitions: None)
         store: Any = SimpleNamespace(multi=unanswered)
         failures = DirectoryFailures(logs, replicas, store, clock, lambda: None)
         failures.directory_failed("/d", [])
@@ -178,3 +180,58 @@ def test_records_are_refused_on_a_full_disk_and_accepted_when_it_has_space_again
             assert not broker.broken.is_set()
 
     run(scenario())
+
+
+def test_a_replica_that_a_full_disk_has_refused_is_created_when_it_has_space(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = True
+    create = Files.create
+
+    def refuse(files: Files, path: str) -> None:
+        if full and "/t-1/" in path:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        create(files, path)
+
+    monkeypatch.setattr(Files, "create", refuse)
+
+    async def scenario() -> None:
+        nonlocal full
+        clock = MovingClock()
+        async with running_broker(tmp_path, clock=clock) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t", partitions=2)
+            await until(lambda: broker.services.metadata.image.topics["t"].partitions[1].leader == NO_LEADER)
+            for _ in range(2):
+                clock.advance(REFUSED_RETRY_MS)
+                await until(lambda: TopicPartition("t", 1) in broker.services.replica_manager.refused)
+                assert (await _codes(client, "t"))[1] == (LEADER_NOT_AVAILABLE, NO_LEADER, [0])
+            full = False
+            clock.advance(REFUSED_RETRY_MS)
+            await until(lambda: broker.services.metadata.image.topics["t"].partitions[1].leader == 0)
+            assert (await client.produce("t", batch(b"v"), partition=1)).error_code == 0
+            assert await _codes(client, "t") == [(0, 0, []), (0, 0, [])]
+            assert not broker.services.replica_manager.refused
+
+    run(scenario())
+
+
+def test_replicas_that_were_refused_are_kept_where_the_store_refuses_the_notification() -> None:
+    async def main() -> None:
+        replicas: Any = SimpleNamespace(broker_id=1, refused={TopicPartition("t", 0)})
+        asked: list[object] = []
+
+        async def refuse(operations: object) -> None:
+            asked.append(operations)
+            raise StoreError("no")
+
+        store: Any = SimpleNamespace(multi=refuse)
+        failures = DirectoryFailures(SimpleNamespace(), replicas, store, ManualClock(), lambda: None)  # type: ignore[arg-type]  # not used
+        for count in (1, 2):
+            failures.create_refused()
+            failures.create_refused()  # one is under way
+            await asyncio.sleep(0)
+            await failures.stop()
+            assert (len(asked), replicas.refused) == (count, {TopicPartition("t", 0)})
+
+    asyncio.run(main())
