@@ -185,8 +185,9 @@ class TransactionCoordinator:
         now_ms = self._clock.now_ms()
         for shard, piece in self._runtime.transactions():
             for transaction in decisions.timed_out(piece, now_ms):
-                if not self._is_current(shard, transaction):
-                    break  # the shard was unloaded since the last step
+                # since the last step the shard may have been unloaded, or the producer may have ended its transaction
+                if not self._is_current(shard, transaction) or not decisions.timed_out([transaction], now_ms):
+                    continue
                 transition = decisions.fence(transaction, now_ms)
                 self._prepare(shard, transaction, transition, partial(_log_abort, transaction))
                 yield

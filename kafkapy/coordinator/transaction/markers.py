@@ -297,7 +297,8 @@ class MarkerSender:
         """End the transactions that were prepared when the shard was loaded."""
         for piece in pieces(list(shard.transactions.values())):
             for transaction in piece:
-                if transaction.data.state in states.PREPARED:
+                # one that its producer has ended since the last step is being completed already
+                if transaction.data.state in states.PREPARED and transaction not in self._completions:
                     self.start(shard, transaction)
                     yield
             yield

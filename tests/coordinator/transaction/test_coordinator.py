@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import pytest
 
 from kafkapy.coordinator.hashing import partition_for
@@ -226,3 +228,41 @@ def test_timed_out_transactions_are_aborted_in_pieces_until_an_unload() -> None:
     for each in later:
         finish(each)
     assert len(world.log.batches) == written
+
+
+@pytest.mark.parametrize("is_acknowledged_later", [False, True])
+def test_a_transaction_that_its_producer_ends_between_two_time_outs_is_not_aborted(is_acknowledged_later: bool) -> None:
+    """The other timed-out transactions are aborted; the commit waits for the replicas of its record, or does not."""
+    world = TransactionWorld()
+    steps_later: list[Steps[None]] = []
+    world.run = steps_later.append
+    soon: list[Callable[[], None]] = []
+    world.soon = soon.append
+    world.restart()
+    finish(steps_later.pop())
+    for name in ("a", "x", "z"):
+        producer = world.producer(name, timeout_ms=1)
+        assert world.add(producer, TP, OTHER, name=name) == 0
+        if name == "x":
+            ended = producer
+    world.write(ended, b"X")
+    world.clock.advance(10_000)
+    (time_outs,) = steps_later
+    steps_later.clear()
+    if is_acknowledged_later:
+        world.broker.slow.add(SHARD)
+    next(time_outs)
+    answer = world.ask_end(ended, commit=True, name="x")
+    finish(time_outs)
+    for _ in range(5):
+        world.broker.acknowledge()
+        for step in [*soon]:
+            soon.remove(step)
+            step()
+        for steps in [*steps_later]:
+            steps_later.remove(steps)
+            finish(steps)
+    assert answer.value == 0
+    assert world.committed() == [b"X"]
+    states = {name: each.data.state.name for name, each in world.shard.transactions.items()}
+    assert states == {"a": "COMPLETE_ABORT", "x": "COMPLETE_COMMIT", "z": "COMPLETE_ABORT"}
