@@ -17,6 +17,7 @@ from kafkapy.records.batch import BatchHeader, crc_is_valid
 from kafkapy.records.errors import CorruptRecordError, RecordsError
 from kafkapy.records.record import Record, iterate_records, read_records
 from kafkapy.storage.errors import KafkaStorageError
+from kafkapy.storage.io.disk_errors import as_storage_error
 from kafkapy.storage.recovery.salvage import Damage
 from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
@@ -166,7 +167,9 @@ def _replay_next(log: Any, progress: LoadProgress, size: int, replay_batches: Re
     try:
         records = log.read(offset, size, up_to_offset=None).records
         if not isinstance(records, bytes):
-            file_slice, records = records, records.read()
+            file_slice = records
+            with as_storage_error(log, "read"):
+                records = file_slice.read()
             file_slice.release()
         next_offset = yield from replay_batches(records, progress)
         if next_offset is not None and next_offset > offset:

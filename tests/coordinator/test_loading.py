@@ -1,6 +1,8 @@
 """Partitions of the internal topics in damaged files: the decodable records are loaded."""
 
+import errno
 import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from kafkapy.coordinator.group.calls import COMMITTER
+from kafkapy.coordinator.group.coordinator import GroupCoordinator
 from kafkapy.coordinator.group.offsets import CommittedOffset
-from kafkapy.coordinator.group.records import offset_record
+from kafkapy.coordinator.group.records import offset_record, plain_commits
 from kafkapy.coordinator.group.shard import GroupShard
 from kafkapy.coordinator.loading import LARGEST_STEP, RECORDS_IN_A_STEP, SKIPPED_LINES, LoadProgress, read_partition
-from kafkapy.coordinator.runtime import Shard
+from kafkapy.coordinator.runtime import FIRST_RETRY_MS, Background, Shard
 from kafkapy.coordinator.transaction.records import transaction_record
 from kafkapy.coordinator.transaction.shard import TransactionShard
 from kafkapy.coordinator.transaction.transaction import TransactionData
@@ -20,10 +24,12 @@ from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.metrics import Counters
 from kafkapy.records.batch import iterate_headers, read_header, write_batch
 from kafkapy.records.record import Record, encode_batch
+from kafkapy.storage.io.descriptors import FileSlice
 from kafkapy.storage.log.log import Log
 from kafkapy.turns import Steps, finish
 from kafkapy.types import TopicPartition
-from tests.coordinator.world import TP, Broker, World
+from tests.coordinator.world import CONFIG, TP, Broker, World
+from tests.replication.logs import Node, state
 from tests.storage.support import open_log
 
 PARTITION = TopicPartition(GROUP_METADATA_TOPIC, 0)
@@ -231,3 +237,36 @@ def test_a_partition_is_read_in_short_steps(buffer_size: int, expected: int) -> 
 
     assert finish(read_partition(broker, LoadProgress(PARTITION, Counters()), buffer_size, replay_batches))
     assert broker.log(PARTITION).largest_read == expected
+
+
+@pytest.mark.parametrize(("number", "is_lost"), [(errno.EIO, True), (errno.EMFILE, False)])
+def test_a_read_that_the_system_refuses_is_an_error_of_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, is_lost: bool
+) -> None:
+    """The load goes on, or is tried again; a broken disk takes its directory offline."""
+    node, partition = Node(tmp_path), TopicPartition("__consumer_offsets", 0)
+    node.replicas.become_leader_or_follower(partition, state())
+    commits = plain_commits("g", {TP: CommittedOffset(5)}, 1, COMMITTER)
+    assert commits is not None
+    node.replicas.append(partition, commits, from_client=False)
+    node.replicas.stop_replica(partition, 0, delete=False)
+    lost: list[str] = []
+    node.logs.directory_listener = lambda path, _: lost.append(path)
+    metadata: Any = SimpleNamespace(image=SimpleNamespace(topics={}), add_listener=lambda _: None)
+    coordinator = GroupCoordinator(CONFIG, node.clock, node.replicas, metadata, Background(finish))
+    coordinator.startup()
+    good = FileSlice.read
+    reads: list[FileSlice] = []
+
+    def read(file_slice: FileSlice) -> bytes:
+        reads.append(file_slice)
+        if len(reads) == 1:
+            raise OSError(number, os.strerror(number))
+        return good(file_slice)
+
+    monkeypatch.setattr(FileSlice, "read", read)
+    node.replicas.become_leader_or_follower(partition, state(epoch=1))
+    node.clock.advance(FIRST_RETRY_MS)
+    _, fetched = coordinator.fetch_few_offsets("g", [TP])
+    assert fetched[TP].offset == 5
+    assert bool(lost) == is_lost
