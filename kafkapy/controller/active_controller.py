@@ -411,8 +411,8 @@ class ActiveController:
             if node is None:
                 continue
             try:
-                read[topic] = dict(TopicZNode.decode(node.data).partitions)
-            except ValueError as error:
+                read[topic] = dict(decoded(TopicZNode.path(topic), node.data, TopicZNode.decode).partitions)
+            except ForeignDataError as error:
                 logger.error("The assignment of topic %s can't be read, the topic is left alone: %s", topic, error)
         return read
 

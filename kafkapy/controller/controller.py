@@ -49,6 +49,8 @@ Event = Callable[[], Awaitable[None]]
 T = TypeVar("T")
 IsrAnswers = dict[TopicPartition, LeaderIsr | BrokerError]
 """For each partition of a leader's request: the state in the store now, or the error."""
+RETRY_MS: Final = 5_000
+"""The pause after the store has refused what an event needs, or the start as the controller has failed."""
 FIRST_BALANCE_MS: Final = 5_000
 """The time from a controller's election to its first check whether leaders are unevenly distributed."""
 
@@ -74,6 +76,8 @@ class Controller:
         self._requests: set[asyncio.Future[Any]] = set()
         """Requests that wait for their turn among the events."""
         self._balance_timer: TimerHandle | None = None
+        self._retry_timer: TimerHandle | None = None
+        """Runs after a start as the controller that failed: then some broker is elected again."""
 
     @property
     def is_active(self) -> bool:
@@ -192,6 +196,7 @@ class Controller:
     async def _work(self) -> None:
         while True:
             key, event = await self._events.get()
+            is_noticed = key in self._queued
             try:
                 await pause()  # events and the store may finish without pausing: let other work run
                 self._queued.discard(key)
@@ -205,8 +210,10 @@ class Controller:
                 self._resign()
             except ForeignDataError as error:
                 logger.error("The controller could not finish the event %r: %s", key, error)
-            except (StoreError, ValueError):
+            except (StoreError, ValueError) as error:
                 logger.exception("The controller could not finish the event %r", key)
+                if is_noticed and isinstance(error, StoreError):  # else nobody would read again what has changed
+                    self._clock.call_later(RETRY_MS, self._put, key, event)
             finally:
                 self._events.task_done()
 
@@ -247,9 +254,22 @@ class Controller:
         self._peers = PeerQueues(self._channel, self._clock, self._answered)
         watchers = Watchers(self._noticed)
         self._active = ActiveController(context, self._store, self._peers, watchers, self._config)
-        await self._active.start_as_controller()
+        is_complete = False
+        try:
+            await self._active.start_as_controller()
+            is_complete = True
+        finally:
+            if not is_complete and self._worker is not None:  # it is None when the session has expired
+                self._resign()
+                self._retry_timer = self._clock.call_later(RETRY_MS, self._put, "give up", self._give_up)
         if self._config.flag("auto.leader.rebalance.enable"):
             self._balance_timer = self._clock.call_later(FIRST_BALANCE_MS, self._balance)
+
+    async def _give_up(self) -> None:
+        """Let some broker, perhaps this one, be elected: the start as the controller has failed."""
+        node = await self._store.get(ControllerZNode.PATH)
+        if node.stat.owner == self._store.session_id and self._active is None:
+            await self._store.delete(ControllerZNode.PATH, node.stat.version)
 
     def _resign(self) -> None:
         if self._peers is not None:
@@ -259,6 +279,9 @@ class Controller:
         if self._balance_timer is not None:
             self._balance_timer.cancel()
             self._balance_timer = None
+        if self._retry_timer is not None:
+            self._retry_timer.cancel()
+            self._retry_timer = None
         for request in list(self._requests):
             _fail(request)
 

@@ -248,8 +248,9 @@ def decoded_state(partition: TopicPartition, node: Node | None) -> LeaderIsr | N
     """Return the state in ``node``; None if there is no node or, with an error in the log, if it can't be read."""
     if node is None:
         return None
+    path, version = PartitionStateZNode.path(partition), node.stat.version
     try:
-        return PartitionStateZNode.decode(node.data, node.stat.version)
-    except ValueError as error:
+        return decoded(path, node.data, lambda data: PartitionStateZNode.decode(data, version))
+    except ForeignDataError as error:
         logger.error("The state of partition %s can't be read: %s", partition, error)
         return None

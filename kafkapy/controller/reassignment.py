@@ -55,7 +55,14 @@ from kafkapy.metadata.errors import (
     UnknownTopicOrPartitionError,
 )
 from kafkapy.metadata.store import BadVersionError, Delete, Node, NodeStat, NoNodeError, SetData
-from kafkapy.metadata.znodes import LeaderIsr, ReassignPartitionsZNode, ReplicaAssignment, TopicZNode
+from kafkapy.metadata.znodes import (
+    ForeignDataError,
+    LeaderIsr,
+    ReassignPartitionsZNode,
+    ReplicaAssignment,
+    TopicZNode,
+    decoded,
+)
 from kafkapy.turns import pause
 from kafkapy.types import TopicPartition
 
@@ -396,8 +403,8 @@ def _topic_write(topic: str, node: Node | None, changed: Mapping[int, ReplicaAss
         logger.error("The assignment of topic %s can't be changed: it has no node", topic)
         return None
     try:
-        znode = TopicZNode.decode(node.data)
-    except ValueError as error:
+        znode = decoded(TopicZNode.path(topic), node.data, TopicZNode.decode)
+    except ForeignDataError as error:
         logger.error("The assignment of topic %s can't be read: %s", topic, error)
         return None
     data = TopicZNode({**znode.partitions, **changed}, znode.other).encode()

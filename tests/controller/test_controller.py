@@ -1,16 +1,19 @@
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from kafkapy.controller.active_controller import ActiveController
 from kafkapy.controller.context import ControllerMovedError
+from kafkapy.controller.controller import RETRY_MS
 from kafkapy.controller.topics import NewTopic
 from kafkapy.metadata.errors import NotControllerError
-from kafkapy.metadata.store import Create, Delete, SetData
-from kafkapy.metadata.znodes import BrokerEndpoint, BrokerIdZNode, ControllerZNode
-from tests.controller.harness import Cluster, cluster
+from kafkapy.metadata.store import Create, Delete, SetData, StoreRefusedError, Watch
+from kafkapy.metadata.znodes import BrokerEndpoint, BrokerIdZNode, ControllerZNode, ReplicaAssignment, TopicZNode
+from kafkapy.testing.clock import ManualClock
+from kafkapy.types import TopicPartition
+from tests.controller.harness import Cluster, RecordingSession, cluster
 
 
 async def _oust(started: Cluster) -> None:
@@ -180,9 +183,9 @@ def test_an_event_of_an_earlier_term_stands_for_none_of_the_next(monkeypatch: py
             await register(started, 2)
             load = ActiveController._load_topics
 
-            async def load_topics(active: ActiveController, topics: Iterable[str]) -> None:
+            async def load_topics(active: ActiveController, topics: Sequence[str]) -> list[TopicPartition]:
                 await register(started, 3)
-                await load(active, topics)
+                return await load(active, topics)
 
             monkeypatch.setattr(ActiveController, "_load_topics", load_topics)
             begin.set()
@@ -192,5 +195,73 @@ def test_an_event_of_an_earlier_term_stands_for_none_of_the_next(monkeypatch: py
             assert active is not None
             assert active.context.epoch == 2
             assert sorted(active.context.brokers) == [1, 2, 3]
+
+    asyncio.run(main())
+
+
+@pytest.fixture
+def refused(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Paths whose children the store refuses to list, once each."""
+    paths: list[str] = []
+    children = RecordingSession.children
+
+    async def maybe(session: RecordingSession, path: str, watch: Watch | None = None) -> list[str]:
+        if path in paths:
+            paths.remove(path)
+            raise StoreRefusedError(path, "throttled")
+        return await children(session, path, watch)
+
+    monkeypatch.setattr(RecordingSession, "children", maybe)
+    yield paths
+    assert not paths
+
+
+def test_a_start_that_fails_is_followed_by_another_election(refused: list[str]) -> None:
+    async def main() -> None:
+        clock = ManualClock()
+        async with cluster(1, 2, clock=clock) as started:
+            refused.append("/brokers/topics")
+            await started.brokers[2].session.delete("/controller")
+            await started.settle()
+            assert not any(broker.node.controller.is_active for broker in started.brokers.values())
+            clock.advance(RETRY_MS)
+            await started.settle()
+            (result,) = await started.controller.node.topic_admin.create_topics([NewTopic("t", 1, 2)], 1000)
+            assert result.error is None
+            assert (await started.controller.session.get("/controller_epoch")).data == b"3"
+            clock.advance(10 * RETRY_MS)
+            await started.settle()
+            assert (await started.controller.session.get("/controller_epoch")).data == b"3"
+
+    asyncio.run(main())
+
+
+def test_an_event_that_the_store_refuses_is_handled_again(refused: list[str]) -> None:
+    """The watch that has told of it is gone: without another look the controller would never hear of topics again."""
+
+    async def main() -> None:
+        clock = ManualClock()
+        async with cluster(1, clock=clock) as started:
+            session = started.controller.session
+            refused.append("/brokers/topics")
+            for name in ("t", "later"):
+                await session.create(f"/brokers/topics/{name}", TopicZNode({0: ReplicaAssignment((1,))}).encode())
+            await started.settle()
+            clock.advance(RETRY_MS)
+            await started.settle()
+            assert sorted(started.controller.node.cache.image.topics) == ["later", "t"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("data", [b'{"version":1,"partitions":null}', b'{"version":1,"partitions":{"0":1}}'])
+def test_a_topic_of_another_shape_stops_no_start(data: bytes) -> None:
+    async def main() -> None:
+        async with cluster(1, 2) as started:
+            await started.brokers[2].session.create("/brokers/topics/bad", data)
+            await _oust(started)
+            (result,) = await started.controller.node.topic_admin.create_topics([NewTopic("t", 1, 2)], 1000)
+            assert result.error is None
+            assert sorted(started.controller.node.cache.image.topics) == ["t"]
 
     asyncio.run(main())
