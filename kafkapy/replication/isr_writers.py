@@ -12,6 +12,7 @@ high watermark, and the LeaderAndIsr replaces it.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Final, NamedTuple
 
 from kafkapy.clock import Clock
@@ -21,6 +22,7 @@ from kafkapy.metadata.store import (
     NoNodeError,
     SessionEndedError,
     SessionExpiredError,
+    StoreRefusedError,
 )
 from kafkapy.metadata.znodes import IsrChangeNotificationZNode, LeaderIsr, PartitionStateZNode
 from kafkapy.network.peer import BrokerChannel, PeerUnreachableError
@@ -45,6 +47,10 @@ QUIET_MS: Final = 5_000
 """A notification is created when no in-sync replicas have changed for this long,"""
 LATEST_NOTIFICATION_MS: Final = 60_000
 """or when the last one is this old."""
+MOST_IN_A_NOTIFICATION: Final = 3_000
+"""Partitions of a notification: with the longest names they take less than the megabyte that ZooKeeper accepts."""
+REFUSED_RETRY_MS: Final = 5_000
+"""The pause after a write that the store has refused."""
 
 logger = logging.getLogger(__name__)
 
@@ -171,7 +177,7 @@ class ControllerIsrWriter:
                 "%s: the controller refuses the in-sync replicas %s (error %d)",
                 partition.topic_partition, list(proposal.state.isr), error_code,
             )  # fmt: skip
-            partition.withdraw_proposal(proposal.state)
+            self._replicas.isr_refused(partition, proposal.state)
         else:
             self._failed(f"{partition.topic_partition} has error {error_code}")
             return
@@ -221,7 +227,13 @@ class StoreIsrWriter:
     async def _write_all(self) -> None:
         try:
             while self._open:
-                await self._write(self._open.pop(0))
+                proposal = self._open.pop(0)
+                try:
+                    await self._write(proposal)
+                except StoreRefusedError as error:
+                    logger.warning("In-sync replicas could not be written and will be tried again: %s", error)
+                    self._open.append(proposal)
+                    await self._clock.sleep(REFUSED_RETRY_MS)
         except SessionEndedError as error:
             logger.info("In-sync replicas are changed no more: %s", error)
 
@@ -266,7 +278,7 @@ class StoreIsrWriter:
             quiet_ms, since_last_ms = (now_s - self._last_change_s) * 1000, (now_s - self._last_notification_s) * 1000
             if quiet_ms < QUIET_MS and since_last_ms < LATEST_NOTIFICATION_MS:
                 continue
-            changed = list(self._changed)
+            changed = list(islice(self._changed, MOST_IN_A_NOTIFICATION))
             try:
                 await self._store.create(
                     IsrChangeNotificationZNode.SEQUENTIAL_PATH,
@@ -274,6 +286,9 @@ class StoreIsrWriter:
                     sequential=True,
                 )
             except SessionExpiredError:
+                continue
+            except StoreRefusedError as error:
+                logger.warning("The controller could not be told of in-sync replicas, trying again: %s", error)
                 continue
             except SessionEndedError as error:
                 logger.info("The controller is not told of changed in-sync replicas: %s", error)

@@ -447,11 +447,17 @@ class Partition:
         self.advance_high_watermark()
         return True
 
-    def withdraw_proposal(self, proposal: LeaderIsr) -> None:
-        """``proposal`` was refused, and nothing was written: the committed set stays."""
-        if self.proposal is proposal:
-            self.proposal = None
-            self.isr = InSyncReplicas(self.isr.committed)
+    def withdraw_proposal(self, proposal: LeaderIsr) -> bool:
+        """``proposal`` was refused, and nothing was written: the committed set stays. Tell whether it was waited for.
+
+        The high watermark is computed again: a replica that would have joined does not hold it back any more.
+        """
+        if self.proposal is not proposal:
+            return False
+        self.proposal = None
+        self.isr = InSyncReplicas(self.isr.committed)
+        self.advance_high_watermark()
+        return True
 
     def is_acknowledged(self, next_offset: int, required_acks: int = ALL_IN_SYNC) -> bool:
         """Tell whether every record below ``next_offset`` is held as ``required_acks`` and ``kafkapy.flush`` ask.

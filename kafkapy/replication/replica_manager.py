@@ -452,6 +452,11 @@ class ReplicaManager:
             )  # fmt: skip
             self.purgatory.check(partition.topic_partition)
 
+    def isr_refused(self, partition: Partition, proposal: LeaderIsr) -> None:
+        """Keep the in-sync replicas: ``proposal`` was not written."""
+        if partition.withdraw_proposal(proposal):
+            self.purgatory.check(partition.topic_partition)
+
     def _propose(self, partition: Partition, isr: tuple[int, ...]) -> None:
         if self._isr_writer is None:
             if self._make_isr_writer is None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafkapy.metadata.embedded import EmbeddedSession, EmbeddedStore
-from kafkapy.metadata.store import NodeStat, SessionExpiredError, ensure_path
+from kafkapy.metadata.store import NodeStat, SessionExpiredError, StoreRefusedError, ensure_path
 from kafkapy.metadata.znodes import IsrChangeNotificationZNode, LeaderIsr, PartitionStateZNode
 from kafkapy.network.peer import PeerUnreachableError
 from kafkapy.protocol.errors import ErrorCode
@@ -19,13 +19,17 @@ from kafkapy.protocol.messages.alter_partition import (
     ResponsePartitionData,
     ResponseTopicData,
 )
+from kafkapy.replication import isr_writers
 from kafkapy.replication.isr_writers import (
     BATCH_MS,
     LATEST_NOTIFICATION_MS,
+    MOST_IN_A_NOTIFICATION,
     NOTIFICATION_CHECK_MS,
+    REFUSED_RETRY_MS,
     ControllerIsrWriter,
     StoreIsrWriter,
 )
+from kafkapy.replication.replica_manager import PendingAck
 from kafkapy.types import TopicPartition
 from tests.replication.logs import ME, TP, Node, batch
 
@@ -227,6 +231,23 @@ def test_a_proposal_that_the_controller_refuses_is_withdrawn(tmp_path: Path) -> 
     run(tmp_path, scenario)
 
 
+def test_a_refusal_moves_the_high_watermark_and_answers_who_waits_for_it(tmp_path: Path) -> None:
+    async def scenario(leading: Leading) -> None:
+        leading.controller = -1
+        leading.fetch(2)
+        leading.node.replicas.append(TP, batch(1), required_acks=-1)
+        waiting = leading.node.replicas.when_acknowledged([PendingAck(TP, 1)], 30_000, lambda errors: errors)
+        await leading.after(2 * LAG_MS)
+        assert (leading.partition.log.high_watermark, waiting.done()) == (0, False)
+        leading.controller = 7
+        leading.answers = [answer(ErrorCode.OPERATION_NOT_ATTEMPTED)]
+        await leading.after(BATCH_MS)
+        assert leading.partition.log.high_watermark == 1
+        assert await waiting == [None]
+
+    run(tmp_path, scenario)
+
+
 def test_a_proposal_of_an_earlier_epoch_is_not_sent(tmp_path: Path) -> None:
     async def scenario(leading: Leading) -> None:
         leading.fetch(2)
@@ -405,3 +426,56 @@ def test_a_proposal_of_an_earlier_epoch_is_not_written(tmp_path: Path) -> None:
         assert (await writing.state()).zk_version == 0
 
     write(tmp_path, scenario)
+
+
+def test_a_write_that_the_store_refuses_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The state first, then the notification."""
+
+    async def scenario(writing: Writing) -> None:
+        async def refuse(path: str, *_: object, **__: object) -> NodeStat:
+            raise StoreRefusedError(path, "throttled")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(writing.session, "set", refuse)
+            await writing.joins(2)
+            assert writing.partition.isr.committed == (ME,)
+            writing.clock.advance(REFUSED_RETRY_MS)
+            await settle()
+        writing.clock.advance(REFUSED_RETRY_MS)
+        await settle()
+        assert writing.partition.isr.committed == (ME, 2)
+        with monkeypatch.context() as patch:
+            patch.setattr(writing.session, "create", refuse)
+            for _ in range(4):
+                writing.clock.advance(NOTIFICATION_CHECK_MS)
+                await settle()
+        assert await writing.notifications() == []
+        writing.clock.advance(NOTIFICATION_CHECK_MS)
+        await settle()
+        assert await writing.notifications() == [[TP]]
+
+    write(tmp_path, scenario)
+    assert caplog.text.count("In-sync replicas could not be written and will be tried again: throttled") == 2
+    assert "The controller could not be told of in-sync replicas, trying again: throttled" in caplog.text
+
+
+def test_many_changes_are_told_in_several_notifications(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isr_writers, "MOST_IN_A_NOTIFICATION", 2)
+
+    async def scenario(writing: Writing) -> None:
+        await writing.joins(2)
+        for index in range(1, 5):
+            writing.writer._note(TopicPartition("t", index))
+        for _ in range(6):
+            writing.clock.advance(NOTIFICATION_CHECK_MS)
+            await settle()
+        assert [[each.partition for each in note] for note in await writing.notifications()] == [[0, 1], [2, 3], [4]]
+
+    write(tmp_path, scenario)
+
+
+def test_a_notification_of_the_longest_names_is_small_enough_for_zookeeper() -> None:
+    partitions = [TopicPartition("n" * 249, index) for index in range(100_000, 100_000 + MOST_IN_A_NOTIFICATION)]
+    assert len(IsrChangeNotificationZNode.encode(partitions)) < 1_000_000
