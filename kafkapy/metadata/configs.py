@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
-from kafkapy.clock import Clock
+from kafkapy.clock import Clock, TimerHandle
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.errors import InvalidConfigError
 from kafkapy.metadata.store import (
@@ -19,6 +19,7 @@ from kafkapy.metadata.store import (
     Node,
     NoNodeError,
     SessionEndedError,
+    StoreError,
     WatchEvent,
     set_or_create,
 )
@@ -26,6 +27,8 @@ from kafkapy.metadata.znodes import ConfigChangesZNode, ConfigEntity, ConfigZNod
 from kafkapy.turns import pieces
 
 NOTE_LIFETIME_MS: Final = 15 * 60 * 1000
+RETRY_MS: Final = 5_000
+"""The pause before changes are read again after a failure."""
 NOTES_AT_ONCE: Final = 100
 """Notes that are read together when old ones are deleted."""
 _NO_OVERRIDES: Final[Mapping[str, str]] = {}
@@ -57,6 +60,7 @@ class ConfigAdmin:
         self._last_note = -1
         self._task: asyncio.Task[None] | None = None
         self._again = False
+        self._retry: TimerHandle | None = None
 
     def add_listener(self, listener: ConfigListener) -> None:
         """Call ``listener`` after each change from now on; it must not raise."""
@@ -113,6 +117,8 @@ class ConfigAdmin:
 
     async def stop(self) -> None:
         """Apply no more changes."""
+        if self._retry is not None:
+            self._retry.cancel()
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -148,8 +154,16 @@ class ConfigAdmin:
     def _read_notes(self) -> None:
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._work(), name="config-changes")
+            self._task.add_done_callback(self._ended)
         else:
             self._again = True
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        """Look again later after a failure, such as a read that the store refuses: the watch is gone."""
+        if task.cancelled() or self._task is not task or (error := task.exception()) is None:
+            return
+        logger.error("Configuration changes could not be read, trying again", exc_info=error)
+        self._retry = self._clock.call_later(RETRY_MS, self._read_notes)
 
     async def _work(self) -> None:
         try:
@@ -167,11 +181,17 @@ class ConfigAdmin:
         for name, node in zip(fresh, await self._notes(fresh), strict=True):
             if node is None:
                 continue
-            self._last_note = _number(name)
+            is_done = True
             try:
                 await self._apply(ConfigChangesZNode.decode(node.data))
             except (ValueError, InvalidConfigError):
                 logger.exception("The configuration change %s can't be applied", name)
+            except StoreError:
+                is_done = False
+                raise
+            finally:
+                if is_done:
+                    self._last_note = _number(name)
         await self._delete_old_notes(names)
 
     async def _delete_old_notes(self, names: Sequence[str]) -> None:

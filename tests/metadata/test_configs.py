@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from kafkapy.config.broker_config import BrokerConfig
-from kafkapy.metadata.configs import NOTE_LIFETIME_MS, NOTES_AT_ONCE, ConfigAdmin
+from kafkapy.metadata.configs import NOTE_LIFETIME_MS, NOTES_AT_ONCE, RETRY_MS, ConfigAdmin
 from kafkapy.metadata.embedded import EmbeddedSession, EmbeddedStore
 from kafkapy.metadata.registration import ensure_persistent_paths
-from kafkapy.metadata.store import Node, ensure_path
+from kafkapy.metadata.store import Node, StoreRefusedError, ensure_path
 from kafkapy.metadata.znodes import ConfigChangesZNode, ForeignDataError
 from kafkapy.testing.clock import ManualClock
 
@@ -203,3 +203,54 @@ def test_notes_of_others_are_passed_over() -> None:
         assert two.admin.cached_topic_overrides("t") == {"retention.ms": "1"}
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("method", ["children", "get"])
+def test_a_read_that_the_store_refuses_is_repeated(method: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The watch is gone, or the note was read but not what it names: nothing else would look again."""
+
+    async def main() -> None:
+        clock, one, two = await _two()
+        good, refused = getattr(two.session, method), []
+
+        async def refuse_once(path: str, *arguments: object) -> object:
+            if not refused:
+                refused.append(path)
+                raise StoreRefusedError(path, "throttled")
+            return await good(path, *arguments)
+
+        setattr(two.session, method, refuse_once)
+        for value in "12":
+            await one.admin.set_topic_overrides(f"t{value}", {"retention.ms": value})
+        await _rounds()
+        assert (refused != [], two.heard.topics) == (True, [])
+        clock.advance(RETRY_MS)
+        await _rounds()
+        assert two.heard.topics == [("t1", {"retention.ms": "1"}), ("t2", {"retention.ms": "2"})]
+        await two.admin.stop()
+        clock.advance(10 * RETRY_MS)
+
+    asyncio.run(main())
+    assert caplog.text.count("Configuration changes could not be read, trying again") == 1
+
+
+def test_a_listener_that_fails_stops_neither_later_changes_nor_is_told_again(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        clock, one, two = await _two()
+        told = []
+
+        def fail_at_first(topic: str, _: Mapping[str, str]) -> None:
+            told.append(topic)
+            if len(told) == 1:
+                raise ZeroDivisionError("a bug")
+
+        two.heard.topic_config_changed = fail_at_first  # type: ignore[method-assign]
+        await one.admin.set_topic_overrides("t1", {})
+        await _rounds()
+        await one.admin.set_topic_overrides("t2", {})
+        clock.advance(RETRY_MS)
+        await _rounds()
+        assert told == ["t1", "t2"]
+
+    asyncio.run(main())
+    assert "ZeroDivisionError" in caplog.text
