@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
-from threading import Event
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -92,6 +92,25 @@ def test_a_process_that_is_killed_while_it_writes_has_died(pool: WorkerPool, mon
         with pytest.raises(WorkerDiedError, match="ended with -9"):
             job.future.result(PATIENCE_S)
     assert pool.submit(JOB, {"echo": 3}).future.result(PATIENCE_S)["echo"] == 3
+
+
+def test_without_a_thread_a_job_fails_or_waits_for_another_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with WorkerPool(2) as pool:
+        with monkeypatch.context() as patch:
+            patch.setattr(Thread, "start", refuse)
+            job = pool.submit(JOB, {})
+            with pytest.raises(WorkerStartError, match="can't start new thread"):
+                job.future.result(PATIENCE_S)
+        running = _running(pool)
+        with monkeypatch.context() as patch:
+            patch.setattr(Thread, "start", refuse)
+            waiting = pool.submit(JOB, {"echo": 3})
+        assert len(pool.process_ids) == 1
+        running.cancel()
+        assert waiting.future.result(PATIENCE_S)["echo"] == 3
 
 
 def test_running_and_waiting_jobs_can_be_cancelled(pool: WorkerPool) -> None:

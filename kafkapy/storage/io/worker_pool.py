@@ -98,11 +98,21 @@ class WorkerPool:
             self._waiting.append(submitted)
             busy = sum(worker.job is not None for worker in self._workers)
             if busy + len(self._waiting) > len(self._workers) < self.size:
-                worker = _Worker(self)
-                self._workers.append(worker)
-                worker.thread.start()
+                self._add_worker(submitted)
             self._changed.notify()
         return submitted
+
+    def _add_worker(self, submitted: Job) -> None:
+        """Start another worker; if the system refuses the thread and there is none, ``submitted`` fails."""
+        worker = _Worker(self)
+        try:
+            worker.thread.start()  # it takes no job before ``_changed`` is released
+        except RuntimeError as error:
+            if not self._workers:
+                self._waiting.remove(submitted)
+                submitted.future.set_exception(WorkerStartError(f"A worker's thread can't be started: {error}"))
+        else:
+            self._workers.append(worker)
 
     def cancel(self, job: Job) -> None:
         """See ``Job.cancel``."""
