@@ -418,7 +418,8 @@ class ZooKeeperSession:
         """Connect, and present the session; returns when the server has accepted it, or with what went wrong."""
         try:
             await asyncio.get_running_loop().create_connection(lambda: connection, host, port)
-        except (OSError, UnicodeError) as error:  # the latter for a name that can't be one of a host
+        # UnicodeError: a name that can't be one of a host; RuntimeError: no thread in which to look for its address
+        except (OSError, UnicodeError, RuntimeError) as error:
             return f"no connection: {getattr(error, 'strerror', None) or error}"
         timeout_ms = self._settings.session_timeout_ms
         connect = Connect(0, self._seen_zxid, timeout_ms, self._id, self._password, False)

@@ -199,7 +199,8 @@ class _Peer:
         loop = asyncio.get_running_loop()
         try:
             await loop.create_connection(lambda: connection, *address, ssl=self._settings.tls)
-        except (OSError, UnicodeError) as error:  # UnicodeError: the host's name is not valid
+        # UnicodeError: the host's name is not valid; RuntimeError: no thread in which to look for its address
+        except (OSError, UnicodeError, RuntimeError) as error:
             raise PeerUnreachableError(f"no connection: {getattr(error, 'strerror', None) or error}") from error
         if self._settings.authenticate is None:
             return
