@@ -325,7 +325,9 @@ class ActiveController:
         }
         before = self.context.on_offline_directories.get(broker, set())
         offline = {found for found, code in answers.items() if code == ErrorCode.KAFKA_STORAGE_ERROR}
-        online = {found for found, code in answers.items() if code == ErrorCode.NONE}
+        # A broker that has this epoch already has the replica too: it was asked twice, since an answer was lost.
+        present = (ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH)
+        online = {found for found, code in answers.items() if code in present}
         self.context.on_offline_directories[broker] = now = (before - online) | offline
         lost = [Replica(found, broker) for found in sorted(now - before)]
         if lost:

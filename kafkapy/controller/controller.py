@@ -9,6 +9,7 @@ next session, ``start`` takes part in the election again."""
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from kafkapy.clock import Clock, TimerHandle
@@ -77,7 +78,7 @@ class Controller:
         """Requests that wait for their turn among the events."""
         self._balance_timer: TimerHandle | None = None
         self._retry_timer: TimerHandle | None = None
-        """Runs after a start as the controller that failed: then some broker is elected again."""
+        """Set after a failure; when it fires, a broker is elected again, which reads everything."""
 
     @property
     def is_active(self) -> bool:
@@ -196,7 +197,6 @@ class Controller:
     async def _work(self) -> None:
         while True:
             key, event = await self._events.get()
-            is_noticed = key in self._queued
             try:
                 await pause()  # events and the store may finish without pausing: let other work run
                 self._queued.discard(key)
@@ -210,10 +210,11 @@ class Controller:
                 self._resign()
             except ForeignDataError as error:
                 logger.error("The controller could not finish the event %r: %s", key, error)
-            except (StoreError, ValueError) as error:
+            except StoreError:  # the event may be half done, and its watch is gone
+                logger.exception("The controller could not finish the event %r and starts over", key)
+                self._start_over_later()
+            except ValueError:
                 logger.exception("The controller could not finish the event %r", key)
-                if is_noticed and isinstance(error, StoreError):  # else nobody would read again what has changed
-                    self._clock.call_later(RETRY_MS, self._put, key, event)
             finally:
                 self._events.task_done()
 
@@ -250,26 +251,32 @@ class Controller:
         await self._start_as_controller(ControllerContext(self._broker_id, epoch, current.stat.version + 1))
 
     async def _start_as_controller(self, context: ControllerContext) -> None:
-        await ensure_path(self._store, FeatureZNode.PATH, FeatureZNode.encode())
-        self._peers = PeerQueues(self._channel, self._clock, self._answered)
-        watchers = Watchers(self._noticed)
-        self._active = ActiveController(context, self._store, self._peers, watchers, self._config)
         is_complete = False
         try:
+            await ensure_path(self._store, FeatureZNode.PATH, FeatureZNode.encode())
+            self._peers = PeerQueues(self._channel, self._clock, self._answered)
+            watchers = Watchers(self._noticed)
+            self._active = ActiveController(context, self._store, self._peers, watchers, self._config)
             await self._active.start_as_controller()
             is_complete = True
         finally:
             if not is_complete and self._worker is not None:  # it is None when the session has expired
-                self._resign()
-                self._retry_timer = self._clock.call_later(RETRY_MS, self._put, "give up", self._give_up)
+                self._start_over_later()
         if self._config.flag("auto.leader.rebalance.enable"):
             self._balance_timer = self._clock.call_later(FIRST_BALANCE_MS, self._balance)
 
-    async def _give_up(self) -> None:
-        """Let some broker, perhaps this one, be elected: the start as the controller has failed."""
-        node = await self._store.get(ControllerZNode.PATH)
-        if node.stat.owner == self._store.session_id and self._active is None:
-            await self._store.delete(ControllerZNode.PATH, node.stat.version)
+    def _start_over_later(self) -> None:
+        """Resign, and after a pause let some broker, perhaps this one, be elected."""
+        self._resign()
+        self._retry_timer = self._clock.call_later(RETRY_MS, self._put, "start over", self._start_over)
+
+    async def _start_over(self) -> None:
+        if self._active is None:
+            with suppress(NoNodeError, BadVersionError):
+                node = await self._store.get(ControllerZNode.PATH)
+                if node.stat.owner == self._store.session_id:
+                    await self._store.delete(ControllerZNode.PATH, node.stat.version)
+        await self._controller_changed()
 
     def _resign(self) -> None:
         if self._peers is not None:

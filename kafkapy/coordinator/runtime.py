@@ -411,7 +411,7 @@ class Runtime(ABC, Generic[S]):
             failed[1].cancel()
 
     def _load(self, shard: S, retry_ms: int) -> Steps[None]:
-        """Load the shard; after a failure, which may pass, as that of a full table of descriptors, try a new one."""
+        """Load the shard; after a failure, which may pass (no descriptors), begin again later with a new shard."""
         started_s = self._clock.monotonic_s()
         progress = LoadProgress(shard.topic_partition, self._background.counters)
         is_complete = yield from read_partition(

@@ -20,6 +20,7 @@ from kafkapy.metadata.store import (
     NoNodeError,
     SessionEndedError,
     StoreError,
+    StoreRefusedError,
     WatchEvent,
     set_or_create,
 )
@@ -61,6 +62,7 @@ class ConfigAdmin:
         self._task: asyncio.Task[None] | None = None
         self._again = False
         self._retry: TimerHandle | None = None
+        self._last_problem = ""
 
     def add_listener(self, listener: ConfigListener) -> None:
         """Call ``listener`` after each change from now on; it must not raise."""
@@ -162,7 +164,11 @@ class ConfigAdmin:
         """Look again later after a failure, such as a read that the store refuses: the watch is gone."""
         if task.cancelled() or self._task is not task or (error := task.exception()) is None:
             return
-        logger.error("Configuration changes could not be read, trying again", exc_info=error)
+        if str(error) != self._last_problem:  # one that stays has one line in the log
+            logger.error("Configuration changes could not be read, trying again", exc_info=error)
+        self._last_problem = str(error)
+        if self._retry is not None:
+            self._retry.cancel()
         self._retry = self._clock.call_later(RETRY_MS, self._read_notes)
 
     async def _work(self) -> None:
@@ -178,6 +184,7 @@ class ConfigAdmin:
         children = await self._store.children(ConfigChangesZNode.PATH, self._noticed)
         names = sorted(name for name in children if name.removeprefix(ConfigChangesZNode.CHILD).isdecimal())
         fresh = names[bisect_right(names, self._last_note, key=_number) :]
+        refused: StoreRefusedError | None = None
         for name, node in zip(fresh, await self._notes(fresh), strict=True):
             if node is None:
                 continue
@@ -186,12 +193,16 @@ class ConfigAdmin:
                 await self._apply(ConfigChangesZNode.decode(node.data))
             except (ValueError, InvalidConfigError):
                 logger.exception("The configuration change %s can't be applied", name)
-            except StoreError:
+            except StoreError as error:
                 is_done = False
-                raise
+                if not isinstance(error, StoreRefusedError):
+                    raise
+                refused = refused or error
             finally:
-                if is_done:
+                if is_done and refused is None:
                     self._last_note = _number(name)
+        if refused is not None:
+            raise refused
         await self._delete_old_notes(names)
 
     async def _delete_old_notes(self, names: Sequence[str]) -> None:

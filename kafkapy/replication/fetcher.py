@@ -276,11 +276,14 @@ class ReplicaFetcher:
         if not log.durability.is_owing:
             return True
         try:
-            return log.durability.is_settled(log.log_end_offset)
+            is_settled = log.durability.is_settled(log.log_end_offset)
         except BrokerError as error:
             log.durability.resume()
             self._postpone(followed, str(error))
             return False
+        if not is_settled:
+            log.durability.resume_owed()  # usually it runs; a truncation that has failed half-way has begun none
+        return is_settled
 
     async def _wait(self) -> None:
         """Wait until a delay is over or ``_is_due`` is set.

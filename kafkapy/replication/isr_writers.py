@@ -50,7 +50,7 @@ LATEST_NOTIFICATION_MS: Final = 60_000
 MOST_IN_A_NOTIFICATION: Final = 3_000
 """Partitions of a notification: with the longest names they take less than the megabyte that ZooKeeper accepts."""
 REFUSED_RETRY_MS: Final = 5_000
-"""The pause after a write that the store has refused."""
+"""The pause before writes that the store has refused are tried again."""
 
 logger = logging.getLogger(__name__)
 
@@ -209,6 +209,7 @@ class StoreIsrWriter:
         self._notifying: asyncio.Task[None] | None = None
         self._changed: dict[TopicPartition, None] = {}
         """Partitions that the controller has not been told of."""
+        self._last_problem = ""
         self._last_change_s = 0.0
         self._last_notification_s = clock.monotonic_s()
 
@@ -225,15 +226,18 @@ class StoreIsrWriter:
                 task.cancel()
 
     async def _write_all(self) -> None:
+        refused: list[Proposal] = []
         try:
-            while self._open:
+            while self._open or refused:
+                if not self._open:
+                    await self._clock.sleep(REFUSED_RETRY_MS)
+                    self._open, refused = [*self._open, *refused], []
                 proposal = self._open.pop(0)
                 try:
                     await self._write(proposal)
                 except StoreRefusedError as error:
-                    logger.warning("In-sync replicas could not be written and will be tried again: %s", error)
-                    self._open.append(proposal)
-                    await self._clock.sleep(REFUSED_RETRY_MS)
+                    self._failed(f"In-sync replicas could not be written and will be tried again: {error}")
+                    refused.append(proposal)
         except SessionEndedError as error:
             logger.info("In-sync replicas are changed no more: %s", error)
 
@@ -255,6 +259,12 @@ class StoreIsrWriter:
                 self._replicas.isr_written(proposal.partition, state, state._replace(zk_version=version))
                 self._note(proposal.partition.topic_partition)
             return
+
+    def _failed(self, problem: str) -> None:
+        """Log a problem, once if it stays."""
+        if problem != self._last_problem:
+            logger.warning("%s", problem)
+        self._last_problem = problem
 
     async def _version_of(self, path: str, state: LeaderIsr) -> int | None:
         """Return the version of the state if it is what was to be written: an earlier try may have succeeded."""
@@ -288,7 +298,7 @@ class StoreIsrWriter:
             except SessionExpiredError:
                 continue
             except StoreRefusedError as error:
-                logger.warning("The controller could not be told of in-sync replicas, trying again: %s", error)
+                self._failed(f"The controller could not be told of in-sync replicas, trying again: {error}")
                 continue
             except SessionEndedError as error:
                 logger.info("The controller is not told of changed in-sync replicas: %s", error)

@@ -176,7 +176,7 @@ class ReplicaManager:
         self.offline: set[TopicPartition] = set()
         """Partitions whose data directory has failed: until the next start they answer KAFKA_STORAGE_ERROR."""
         self.refused: set[TopicPartition] = set()
-        """Partitions whose log an error that may pass, as of a full disk, has refused to create."""
+        """Partitions whose log could not be created because of an error that may pass, such as a full disk."""
         self.clock = clock
         self._logs = logs
         self._cluster = cluster
@@ -267,12 +267,17 @@ class ReplicaManager:
     def _log(self, topic_partition: TopicPartition, *, is_new: bool) -> Log:
         try:
             config = self._log_config_of(topic_partition.topic)
-            return self._logs.get_or_create(topic_partition, config, is_new=is_new)
+            log = self._logs.get_or_create(topic_partition, config, is_new=is_new)
         except KafkaStorageError as error:
-            logger.error("%s is offline: %s", topic_partition, error)
-            may_pass = isinstance(error.__cause__, OSError) and is_passing(error.__cause__)
-            (self.refused if may_pass else self.offline).add(topic_partition)
+            if not (isinstance(error.__cause__, OSError) and is_passing(error.__cause__)):
+                logger.error("%s is offline: %s", topic_partition, error)
+                self.offline.add(topic_partition)
+            elif topic_partition not in self.refused:
+                logger.error("%s can't be created now, and is tried again once a minute: %s", topic_partition, error)
+                self.refused.add(topic_partition)
             raise
+        self.refused.discard(topic_partition)
+        return log
 
     def _check_online(self, topic_partition: TopicPartition) -> None:
         if topic_partition in self.offline:
@@ -310,6 +315,7 @@ class ReplicaManager:
                 raise FencedLeaderEpochError(f"{topic_partition} is at leader epoch {partition.leader_epoch}")
             self._drop_partition(topic_partition)
         if delete:
+            self.refused.discard(topic_partition)
             self._logs.delete(topic_partition)
 
     def _on_fsync_ended(self, partition: Partition) -> None:

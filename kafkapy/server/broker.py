@@ -535,7 +535,7 @@ class BrokerServer:
         upkeep = Upkeep(self.clock)
         keep_logs(upkeep, services.log_manager, self.config)
         keep_replicas(upkeep, services.replica_manager, self.config)
-        upkeep.every(REFUSED_RETRY_MS, "refused replicas", failures.create_refused)
+        upkeep.every(REFUSED_RETRY_MS, "refused replicas", failures.ask_for_refused)
         report_limits(upkeep, services)
         self._cleanup.callback(upkeep.stop)
         if self.config.flag("log.cleaner.enable") and self.config.integer("log.cleaner.threads"):

@@ -51,26 +51,23 @@ class DirectoryFailures:
         if not self._logs.directories.online:
             self._all_failed()
             return
-        self._notify_later()
+        self._begin_notifying()
 
-    def create_refused(self) -> None:
-        """Have the controller ask again for the replicas that an error that may pass has refused, if there are some."""
+    def ask_for_refused(self) -> None:
+        """Have the controller ask again for replicas that could not be created for lack of space, if there are any."""
         if self._replicas.refused and not self._notifications:
-            self._notify_later()
+            self._begin_notifying()
 
-    def _notify_later(self) -> None:
+    def _begin_notifying(self) -> None:
         task = asyncio.get_running_loop().create_task(self._notify(), name="log-directory-event")
         self._notifications.add(task)
         task.add_done_callback(self._notifications.discard)
 
     async def _notify(self) -> None:
         event = LogDirEventNotificationZNode(self._replicas.broker_id)
-        refused = frozenset(self._replicas.refused)
-        self._replicas.refused.clear()  # those that are refused again come back
         try:
             await self._store.multi([Create(event.SEQUENTIAL_PATH, event.encode(), sequential=True)])
         except StoreError as error:
-            self._replicas.refused |= refused
             logger.error("Could not notify the controller of replicas without a usable data directory: %s", error)
 
     async def stop(self) -> None:

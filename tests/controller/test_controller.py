@@ -4,12 +4,13 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from kafkapy.controller import controller
 from kafkapy.controller.active_controller import ActiveController
 from kafkapy.controller.context import ControllerMovedError
 from kafkapy.controller.controller import RETRY_MS
 from kafkapy.controller.topics import NewTopic
 from kafkapy.metadata.errors import NotControllerError
-from kafkapy.metadata.store import Create, Delete, SetData, StoreRefusedError, Watch
+from kafkapy.metadata.store import Create, Delete, MetadataStore, SetData, StoreRefusedError, Watch, ensure_path
 from kafkapy.metadata.znodes import BrokerEndpoint, BrokerIdZNode, ControllerZNode, ReplicaAssignment, TopicZNode
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
@@ -236,8 +237,8 @@ def test_a_start_that_fails_is_followed_by_another_election(refused: list[str]) 
     asyncio.run(main())
 
 
-def test_an_event_that_the_store_refuses_is_handled_again(refused: list[str]) -> None:
-    """The watch that has told of it is gone: without another look the controller would never hear of topics again."""
+def test_after_an_event_that_the_store_has_refused_everything_is_read_again(refused: list[str]) -> None:
+    """The event may be half done, and the watch that has told of it is gone."""
 
     async def main() -> None:
         clock = ManualClock()
@@ -250,6 +251,57 @@ def test_an_event_that_the_store_refuses_is_handled_again(refused: list[str]) ->
             clock.advance(RETRY_MS)
             await started.settle()
             assert sorted(started.controller.node.cache.image.topics) == ["later", "t"]
+            assert (await session.get("/controller_epoch")).data == b"2"
+
+    asyncio.run(main())
+
+
+def test_an_election_that_the_store_refuses_is_held_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the refusal comes behind the election, before the start."""
+
+    async def main(refused_path: str) -> None:
+        clock = ManualClock()
+        async with cluster(1, clock=clock) as started:
+            session, count = started.controller.session, 0
+            create = ensure_path
+
+            async def refuse(store: MetadataStore, path: str, data: bytes | None = None) -> None:
+                nonlocal count
+                if path == refused_path and not count:
+                    count += 1
+                    raise StoreRefusedError(path, "throttled")
+                await create(store, path, data)
+
+            monkeypatch.setattr(controller, "ensure_path", refuse)
+            await session.delete("/controller")
+            await started.settle()
+            assert not started.brokers[1].node.controller.is_active
+            clock.advance(RETRY_MS)
+            await started.settle()
+            assert started.brokers[1].node.controller.is_active
+            assert count == 1
+
+    asyncio.run(main("/controller_epoch"))
+    asyncio.run(main("/feature"))
+
+
+def test_a_failure_of_an_earlier_term_does_not_end_the_next(refused: list[str]) -> None:
+    """Broker 2 becomes the controller before broker 1, which was it, looks again."""
+
+    async def main() -> None:
+        clock = ManualClock()
+        async with cluster(1, 2, clock=clock) as started:
+            refused.append("/brokers/topics")
+            topic = TopicZNode({0: ReplicaAssignment((1,))}).encode()
+            await started.brokers[1].session.create("/brokers/topics/t", topic)
+            await started.settle()
+            await started.brokers[1].session.delete("/controller")
+            await started.settle()
+            epoch = (await started.controller.session.get("/controller_epoch")).data
+            clock.advance(10 * RETRY_MS)
+            await started.settle()
+            assert (await started.controller.session.get("/controller_epoch")).data == epoch
+            assert list(started.controller.node.cache.image.topics) == ["t"]
 
     asyncio.run(main())
 

@@ -770,6 +770,36 @@ def test_with_flush_ack_a_follower_fetches_after_a_truncation(tmp_path: Path) ->
     run(tmp_path, scenario, LogConfig(kafkapy_flush="ack"))
 
 
+def test_with_flush_ack_a_truncation_that_fails_half_way_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(pair: Pair) -> None:
+        pair.leader.append(3)
+        pair.follow()
+        await pair.settle()
+        extra = batch(2)
+        pack_into(">q", extra, 0, 3)
+        pair.node.replicas.partitions[TP].append_as_follower(extra)
+        await pair.settle()
+        log = pair.log
+
+        def refuse(*_: object) -> None:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(type(log.segments.active), "truncate_to", refuse)
+            pair.leader.lead(epoch=1)
+            pair.follow(epoch=1)
+            await pair.settle()
+        pair.leader.append(1)
+        for _ in range(3):
+            pair.clock.advance(BACKOFF_MS)
+            await pair.settle()
+        assert pair.has_the_same
+
+    run(tmp_path, scenario, LogConfig(kafkapy_flush="ack"))
+
+
 def test_with_flush_ack_a_follower_fetches_after_its_log_begins_again(tmp_path: Path) -> None:
     async def scenario(pair: Pair) -> None:
         pair.leader.append(3)

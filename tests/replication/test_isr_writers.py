@@ -457,7 +457,7 @@ def test_a_write_that_the_store_refuses_is_tried_again(
         assert await writing.notifications() == [[TP]]
 
     write(tmp_path, scenario)
-    assert caplog.text.count("In-sync replicas could not be written and will be tried again: throttled") == 2
+    assert caplog.text.count("In-sync replicas could not be written and will be tried again: throttled") == 1
     assert "The controller could not be told of in-sync replicas, trying again: throttled" in caplog.text
 
 

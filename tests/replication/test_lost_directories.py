@@ -108,6 +108,26 @@ def test_the_only_replica_leads_again_when_it_is_online_again() -> None:
     asyncio.run(scenario())
 
 
+def test_a_replica_that_has_the_epoch_already_is_online() -> None:
+    """The broker is asked twice if its first answer was lost."""
+
+    async def scenario() -> None:
+        async with cluster(4) as started:
+            admin = started.controller.node.topic_admin
+            await admin.create_topics([NewTopic("t", assignments={0: [4]})], 1000)
+            await started.settle()
+            await _lose(started.brokers[4], ("t", 0))
+            active = started.controller.node.controller._active
+            assert active is not None
+            again = LeaderAndIsrResponse(partition_errors=[LeaderAndIsrPartitionError("t", 0, 11)])
+            started.brokers[4].lost.clear()
+            await active.answered(Outgoing(4, LeaderAndIsrRequest(), 4), again)
+            await started.settle()
+            assert started.brokers[4].node.cache.image.topics["t"].partitions[0].leader == 4
+
+    asyncio.run(scenario())
+
+
 def test_the_answer_of_a_broker_that_is_gone_says_nothing() -> None:
     async def scenario(started: Cluster) -> None:
         active = started.controller.node.controller._active

@@ -454,7 +454,7 @@ class Durability:
             self._running.rewriting.cancel()
 
     def truncated(self, end_offset: int) -> None:
-        """Note that the log ends at ``end_offset`` now; ``resume_owed`` follows when its files are cut.
+        """Note that the log ends at ``end_offset`` now; after a truncation ``resume_owed`` follows, when all is cut.
 
         The records that stay, or their new end, may have to be fsynced again: ``fall_to`` has lowered the marks to the
         start of the segment that was cut. Nobody else would begin that flush, and a follower waits for it.
