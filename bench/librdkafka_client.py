@@ -177,7 +177,7 @@ def transact(options: dict[str, Any]) -> dict[str, float]:
 
 
 def _group_metadata(options: dict[str, Any]) -> object:
-    """What names a group to a transaction; its consumer has not joined."""
+    """The metadata of a group for a transaction, from a consumer that has not joined."""
     consumer = Consumer({"bootstrap.servers": options["bootstrap"], "group.id": options["group"]})
     try:
         return consumer.consumer_group_metadata()

@@ -13,6 +13,8 @@ from kafkapy.turns import Steps, at_once_or_in_turns
 
 SIZE_AND_CORRELATION_ID: Final = Struct(">ii")
 """The first fields of every response's frame."""
+SIZE_SIZE: Final = 4
+"""Bytes of a response's size, which it does not count."""
 _CORRELATION_ID_SIZE: Final = 4
 
 if TYPE_CHECKING:

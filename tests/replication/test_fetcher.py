@@ -740,6 +740,13 @@ def test_with_flush_ack_a_follower_fetches_after_an_unclean_stop(tmp_path: Path)
     run(tmp_path, scenario, LogConfig(kafkapy_flush="ack"))
 
 
+def follow_two_more(pair: Pair) -> None:
+    """Give the follower records 3 and 4, which the leader does not have."""
+    extra = batch(2)
+    pack_into(">q", extra, 0, 3)
+    pair.node.replicas.partitions[TP].append_as_follower(extra)
+
+
 def test_with_flush_ack_a_follower_fetches_after_a_truncation(tmp_path: Path) -> None:
     """What stays of the segment that is cut has to be fsynced again before the next fetch."""
 
@@ -751,9 +758,7 @@ def test_with_flush_ack_a_follower_fetches_after_a_truncation(tmp_path: Path) ->
         await pair.settle()
         flusher.catch_up()
         await pair.settle()
-        extra = batch(2)
-        pack_into(">q", extra, 0, 3)
-        pair.node.replicas.partitions[TP].append_as_follower(extra)
+        follow_two_more(pair)
         flusher.catch_up()
         await pair.settle()
         pair.leader.lead(epoch=1)
@@ -777,9 +782,7 @@ def test_with_flush_ack_a_truncation_that_fails_half_way_is_tried_again(
         pair.leader.append(3)
         pair.follow()
         await pair.settle()
-        extra = batch(2)
-        pack_into(">q", extra, 0, 3)
-        pair.node.replicas.partitions[TP].append_as_follower(extra)
+        follow_two_more(pair)
         await pair.settle()
         log = pair.log
 

@@ -26,7 +26,7 @@ from kafkapy.protocol.primitives import encode
 from kafkapy.replication.partition import Partition
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.server.context import RequestContext
-from kafkapy.server.encoded import SIZE_AND_CORRELATION_ID
+from kafkapy.server.encoded import SIZE_AND_CORRELATION_ID, SIZE_SIZE
 from kafkapy.server.request_forms import (
     API_AND_CORRELATION_ID,
     CONTENT_PLACE,
@@ -75,8 +75,6 @@ _REMEMBERED_VERSIONS: Final = (4, 5)
 """The versions that consumers use now, and whose responses ``RepeatedListOffsets`` knows the places of."""
 _ANSWERED: Final = Struct(">hqqi")
 """What their response for one partition ends with: error code, timestamp (ms), offset and epoch."""
-_SIZE_SIZE: Final = 4
-"""Bytes of a response's size, which it does not count."""
 
 
 class RepeatedListOffsets(SameRequest):
@@ -105,7 +103,7 @@ class RepeatedListOffsets(SameRequest):
         response = self._response[:]
         size = len(response)
         correlation_id = API_AND_CORRELATION_ID.unpack_from(frame)[1]
-        SIZE_AND_CORRELATION_ID.pack_into(response, 0, size - _SIZE_SIZE, correlation_id)
+        SIZE_AND_CORRELATION_ID.pack_into(response, 0, size - SIZE_SIZE, correlation_id)
         fields = answer.error_code, answer.timestamp, answer.offset, answer.leader_epoch
         _ANSWERED.pack_into(response, size - _ANSWERED.size, *fields)
         return response

@@ -30,7 +30,7 @@ from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from kafkapy.server.commits import COMMITS_IN_A_STEP, is_large, parts_of, split_by_existence
-from kafkapy.server.encoded import Encoded
+from kafkapy.server.encoded import SIZE_SIZE, Encoded
 from kafkapy.server.older_versions import TREE_VERSION, refuses_static_member
 from kafkapy.server.partition_rows import rows_by_topic
 from kafkapy.server.request_forms import (
@@ -56,8 +56,6 @@ _KNOWN_ANSWERS: Final = 1024
 _KNOWN_PARTITIONS: Final = 16
 """Answers for more partitions are not cached, and their requests get no form."""
 _CORRELATION_ID: Final = Struct(">i")
-_SIZE_SIZE: Final = 4
-"""Bytes of a response's size, before its correlation id."""
 
 
 Answered = Message | Awaitable[OffsetCommitResponse]
@@ -225,7 +223,7 @@ class RepeatedCommit(IntegersForm):
         )
         if answer.is_set and answer.value == self._no_errors:
             response = self._response[:]
-            _CORRELATION_ID.pack_into(response, _SIZE_SIZE, API_AND_CORRELATION_ID.unpack_from(frame)[1])
+            _CORRELATION_ID.pack_into(response, SIZE_SIZE, API_AND_CORRELATION_ID.unpack_from(frame)[1])
             return response
         return respond(answer, _build)
 

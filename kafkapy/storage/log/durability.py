@@ -456,8 +456,8 @@ class Durability:
     def truncated(self, end_offset: int) -> None:
         """Note that the log ends at ``end_offset`` now; after a truncation ``resume_owed`` follows, when all is cut.
 
-        The records that stay, or their new end, may have to be fsynced again: ``fall_to`` has lowered the marks to the
-        start of the segment that was cut. Nobody else would begin that flush, and a follower waits for it.
+        The records that stay, or their new end, may have to be fsynced again, because ``fall_to`` has lowered the marks
+        to the start of the cut segment. A follower waits for that flush, and only ``resume_owed`` begins it.
         """
         self._flush_wanted = min(self._flush_wanted, end_offset)
         if self.follows_appends:
