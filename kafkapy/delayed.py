@@ -113,10 +113,10 @@ class Purgatory(Generic[Key]):
 
     def check(self, key: Key) -> None:
         """Let the operations that wait for ``key`` try to finish, and call those who watch it."""
-        if key in self._watches:
+        if self._watches and key in self._watches:  # a key's hash is computed each time
             for notify in tuple(self._watches[key]):
                 notify(key)
-        operations = self._waiting.get(key)
+        operations = self._waiting.get(key) if self._waiting else None
         if operations is None:
             return
         for operation in tuple(operations):

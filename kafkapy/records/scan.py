@@ -1,8 +1,10 @@
 """The loop over the records of a produced batch, compiled because it runs for every record of every produce request.
 
+``check_usual`` has the loop and the checks of the header in one function, for the batches of nearly all requests.
+
 This file runs interpreted, or compiled by Cython with the C types of ``scan.pxd``. So it imports nothing, uses integers
 only and does nothing that differs between the two. ``scanner.py`` chooses one of them. ``record.py`` describes the
-layout that is checked; the rules are those of Kafka's ``DefaultRecord``.
+layout that is checked, ``batch.py`` that of the header; the rules are those of Kafka's ``DefaultRecord``.
 
 A position below zero stands for a fault: -1 to -4, as ``FAULTS`` names them.
 """
@@ -14,6 +16,9 @@ FAULTS = (
     "A record can't have this number of headers",
 )
 """The meaning of the positions -1, -2, -3 and -4."""
+
+_SIGN = 1 << 31
+_MASK = (1 << 32) - 1
 
 
 def scan(data: memoryview, count: int) -> tuple[int, int, int, int, int, bool]:
@@ -45,6 +50,71 @@ def scan(data: memoryview, count: int) -> tuple[int, int, int, int, int, bool]:
     if 0 <= position < end:
         position = -2
     return position, smallest, largest, largest_place, null_keys, in_order
+
+
+def check_usual(
+    data: memoryview, now_ms: int, difference_max_ms: int, key_required: bool
+) -> tuple[int, int, int, int, int] | None:
+    """Check that ``data`` is one batch without compression that breaks no rule and needs no change, but for its CRC.
+
+    Timestamps are CreateTime and at most ``difference_max_ms`` away from ``now_ms``. Returns ``(CRC in the header,
+    number of records, largest timestamp, place of the first record with it, producer id)``; None for any other batch.
+    """
+    end = len(data)
+    count = _usual_count(data, end)
+    if count <= 0:
+        return None
+    base_timestamp = _int64(data, 27)
+    max_timestamp = _int64(data, 35)
+    if base_timestamp < 0 or max_timestamp < 0:  # without timestamps; also, no sum below can wrap unseen
+        return None
+    position = 61
+    smallest = 0
+    largest = 0
+    largest_place = 0
+    for place in range(count):
+        position, delta, offset_delta, key_length = _record(data, position, end)
+        if position < 0 or offset_delta != place or (key_required and key_length < 0):
+            return None
+        if place == 0 or delta > largest:
+            largest = delta
+            largest_place = place
+        if place == 0 or delta < smallest:
+            smallest = delta
+    if position != end or base_timestamp + largest != max_timestamp:
+        return None
+    smallest = base_timestamp + smallest
+    if smallest < 0 or now_ms - smallest > difference_max_ms or max_timestamp - now_ms > difference_max_ms:
+        return None
+    crc = _int32(data, 17) & _MASK
+    producer_id = _int64(data, 43)
+    return crc, count, max_timestamp, largest_place, producer_id
+
+
+def _usual_count(data: memoryview, end: int) -> int:
+    """The number of records by the header, if its other fields but the timestamps are usual; else 0 or less."""
+    if end < 61 or data[16] != 2 or data[21] or data[22] & 0xEF:  # bit 4 may be set: a transaction
+        return 0
+    if _int32(data, 8) + 12 != end or _int64(data, 0):
+        return 0
+    count = _int32(data, 57)
+    if count - 1 != _int32(data, 23) or (_int64(data, 43) >= 0 and _int32(data, 53) < 0):
+        return 0
+    return count
+
+
+def _int32(data: memoryview, position: int) -> int:
+    bits = data[position]  # in separate statements: a value must have its C type before it is shifted
+    bits = bits << 8 | data[position + 1]
+    bits = bits << 8 | data[position + 2]
+    bits = bits << 8 | data[position + 3]
+    return (bits ^ _SIGN) - _SIGN
+
+
+def _int64(data: memoryview, position: int) -> int:
+    high = _int32(data, position)
+    low = _int32(data, position + 4)
+    return high << 32 | (low & _MASK)
 
 
 def _record(data: memoryview, position: int, end: int) -> tuple[int, int, int, int]:

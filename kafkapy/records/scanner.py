@@ -18,6 +18,7 @@ ScanResult = tuple[int, int, int, int, int, bool]
 """Position or fault, smallest and largest timestamp delta, place of the largest, null keys, offsets in order."""
 
 Scan = Callable[[memoryview, int], ScanResult]
+CheckUsual = Callable[["bytearray | memoryview", int, int, bool], tuple[int, int, int, int, int] | None]
 
 
 def interpreted_module(name: str = "scan") -> ModuleType:
@@ -44,6 +45,7 @@ def choose(name: str = "scan") -> ModuleType:
 
 _chosen = choose()
 scan = cast(Scan, _chosen.scan)
+check_usual = cast(CheckUsual, _chosen.check_usual)
 FAULTS = cast(tuple[str, ...], _chosen.FAULTS)
 _entries = choose("entries")
 scan_entries = cast(Callable[[memoryview, int], tuple[int, int, int, int, int, bool, int]], _entries.scan_entries)

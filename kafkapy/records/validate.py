@@ -20,7 +20,7 @@ The validation of a valid batch makes no object per record.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
@@ -30,23 +30,19 @@ from kafkapy.records.batch import (
     CREATE_TIME,
     HEADER_SIZE,
     LOG_APPEND_TIME,
-    LOG_OVERHEAD,
     MAGIC,
     MAGIC_OFFSET,
     TIMESTAMP_TYPE_BIT,
-    TRANSACTIONAL_BIT,
     BatchHeader,
     WritableBuffer,
     crc_is_valid,
-    crc_of,
-    header_of,
     measure,
     read_header,
     set_max_timestamp,
-    unpack_header,
     write_batch,
 )
 from kafkapy.records.compression import CODEC_NAMES, ZSTD, compress, decompress
+from kafkapy.records.crc import crc32c
 from kafkapy.records.errors import (
     CorruptRecordError,
     InvalidRecordError,
@@ -55,7 +51,7 @@ from kafkapy.records.errors import (
     UnsupportedCompressionTypeError,
 )
 from kafkapy.records.record import MAX_DECOMPRESSED_SIZE, Record, iterate_records
-from kafkapy.records.scanner import fault_message, scan
+from kafkapy.records.scanner import check_usual, fault_message, scan
 from kafkapy.types import NO_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition, maker
 
 PRODUCER = -1
@@ -94,6 +90,12 @@ class ProducePolicy:
     max_batch_size: int = 1_048_588
     max_decompressed_size: int = MAX_DECOMPRESSED_SIZE
     magic: int = MAGIC
+    most_usual_size: int = field(init=False)
+    """The largest batch that ``usual_batch`` may accept: 0 if the configuration requires to change every batch."""
+
+    def __post_init__(self) -> None:
+        keeps = self.magic == MAGIC and self.timestamp_type == CREATE_TIME and self.compression in UNCOMPRESSED_STAYS
+        object.__setattr__(self, "most_usual_size", min(self.max_batch_size, INLINE_DECOMPRESSED_SIZE) if keeps else 0)
 
 
 class ValidatedBatch(NamedTuple):
@@ -133,6 +135,11 @@ class LargeBatchError(Exception):
 
 validated_batch_of = maker(ValidatedBatch)
 """Makes a ``ValidatedBatch`` of a tuple of its four fields."""
+
+
+UsualBatch = tuple[int, int, int, int, int]
+"""What ``usual_batch`` returns: CRC, number of records, largest timestamp, place of the first record with it, producer
+id. It is what the compiled function makes: a named tuple would be made of it again for each request."""
 
 
 class Scanned(NamedTuple):
@@ -199,8 +206,6 @@ def validate_produced(
         LargeBatchError: ``inline`` is set, and the validation takes long.
     """
     _refuse_long(len(records), INLINE_DECOMPRESSED_SIZE, inline=inline)
-    if from_client and (usual := _usual_batch(records, policy, now_ms)) is not None:
-        return usual
     if policy.magic != MAGIC or (len(records) > MAGIC_OFFSET and records[MAGIC_OFFSET] < MAGIC):
         from kafkapy.records.validate_legacy import validate_legacy  # which imports this module
 
@@ -232,43 +237,24 @@ def validate_produced(
     return validated_batch_of((records, header, max_timestamp, place))
 
 
-def _usual_batch(records: WritableBuffer, policy: ProducePolicy, now_ms: int) -> ValidatedBatch | None:
-    """Return a client's batch without compression that breaks no rule and needs no change; None for any other one.
+def usual_batch(records: WritableBuffer, policy: ProducePolicy, now_ms: int) -> UsualBatch | None:
+    """Return what the log needs of a client's batch that breaks no rule and needs no change; None for any other one.
 
-    These are the checks of ``validate_produced``, ``check_client_batch`` and ``scan_batch`` in one function. It takes
-    less than half the time for one record.
+    These are the checks of ``validate_produced`` for a batch without compression, in a compiled function. For one
+    record it takes a fifth of the time.
     """
-    size = len(records)
-    if not HEADER_SIZE <= size <= policy.max_batch_size or policy.magic != MAGIC:
+    if len(records) > policy.most_usual_size:
         return None
-    base_offset, length, *rest = unpack_header(records, 0)
-    _, magic, crc, attributes, last_offset_delta, base_timestamp, max_timestamp, producer_id, _, sequence, count = rest
-    if (
-        magic != MAGIC
-        or length + LOG_OVERHEAD != size
-        or base_offset
-        or attributes & ~TRANSACTIONAL_BIT
-        or not 0 < count == last_offset_delta + 1
-        or (sequence < 0 <= producer_id)
-        or base_timestamp < 0  # records without timestamps, which are not compared with the clock
-        or policy.timestamp_type != CREATE_TIME
-        or policy.compression not in UNCOMPRESSED_STAYS
-        or crc_of(records, 0, size) != crc
-    ):
+    found = check_usual(records, now_ms, policy.timestamp_difference_max_ms, policy.key_required)
+    if found is None:
         return None
-    position, smallest, largest, place, null_keys, in_order = scan(memoryview(records)[HEADER_SIZE:], count)
-    minimum, allowed = base_timestamp + smallest, policy.timestamp_difference_max_ms
-    if (
-        position < 0
-        or not in_order
-        or (null_keys and policy.key_required)
-        or base_timestamp + largest != max_timestamp
-        or minimum < 0
-        or now_ms - minimum > allowed
-        or max_timestamp - now_ms > allowed
-    ):
-        return None
-    return validated_batch_of((records, header_of((base_offset, size, *rest)), max_timestamp, place))
+    return found if crc32c(records[ATTRIBUTES_OFFSET:]) == found[0] else None
+
+
+def as_validated(records: WritableBuffer, usual: UsualBatch) -> ValidatedBatch:
+    """Return the same as ``validate_produced`` for a batch that is usual."""
+    _, _, max_timestamp, place, _ = usual
+    return validated_batch_of((records, read_header(records), max_timestamp, place))
 
 
 def _refuse_long(size: int, most: int, *, inline: bool) -> None:
@@ -375,7 +361,7 @@ def too_large(size: int, policy: ProducePolicy) -> RecordTooLargeError:
 
 
 def check_client_batch(header: BatchHeader, partition: TopicPartition) -> None:
-    """Check the header of a client's batch (magic 2); ``_usual_batch`` has the same rules.
+    """Check the header of a client's batch (magic 2); ``usual_batch`` has the same rules.
 
     Raises:
         InvalidRecordError: count and offsets differ, a control batch, a producer without sequence.

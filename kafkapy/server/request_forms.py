@@ -31,6 +31,8 @@ API_AND_CORRELATION_ID: Final = Struct(">ii")
 """The first fields of a request: API key and version as one number, and the correlation id."""
 CONTENT_PLACE: Final = API_AND_CORRELATION_ID.size
 """The position behind the correlation id, from which two requests may be equal."""
+CORRELATION_ID: Final = slice(4, 8)
+"""Where the correlation id is in a request, which begins with API key and version, and in a response with its size."""
 LARGEST_FORM_SIZE: Final = 1024
 """Bytes of a request that a connection may keep; of a Produce request those before the records count."""
 MOST_ELEMENTS: Final = 16

@@ -1,16 +1,17 @@
 """Uncompressed batches that need no change take a shorter way through the validation, with the same result."""
 
 import random
-from collections.abc import Callable
 
 import pytest
 
 from kafkapy.errors import BrokerError
 from kafkapy.records import validate
-from kafkapy.records.batch import ATTRIBUTES_OFFSET, crc_of
-from kafkapy.records.record import Record, encode_batch
-from kafkapy.records.validate import ProducePolicy, validate_produced
+from kafkapy.records.batch import ATTRIBUTES_OFFSET, BatchHeader, crc_of, write_batch
+from kafkapy.records.record import Record, encode_batch, write_record
+from kafkapy.records.validate import ProducePolicy, ValidatedBatch, as_validated, usual_batch, validate_produced
 from kafkapy.types import TopicPartition
+
+from .conftest import module_as
 
 NOW_MS = 1_600_000_000_000
 PLACE = TopicPartition("t", 0)
@@ -55,30 +56,57 @@ def batch(rng: random.Random) -> bytearray:
     return found
 
 
-def outcome(records: bytearray, policy: ProducePolicy) -> object:
+@pytest.fixture(params=["interpreted", "compiled"])
+def _either_check(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validate, "check_usual", module_as("scan", request.param).check_usual)
+
+
+def by_the_long_way(records: bytearray, policy: ProducePolicy) -> ValidatedBatch | None:
     try:
-        valid = validate_produced(memoryview(records), policy, NOW_MS, first_offset=5, inline=True)
-    except BrokerError as error:
-        return type(error), str(error), records
-    return bytes(valid.buffer), valid[1:], records
+        return validate_produced(memoryview(records), policy, NOW_MS, first_offset=5, inline=True)
+    except BrokerError:
+        return None
 
 
+@pytest.mark.usefixtures("_either_check")
 @pytest.mark.parametrize("seed", range(6))
-def test_the_result_is_that_of_the_long_way(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_result_is_that_of_the_long_way(seed: int) -> None:
     rng = random.Random(seed)
     taken = 0
-    shorter: Callable[..., object] = validate._usual_batch
-
-    def counted(*arguments: object) -> object:
-        nonlocal taken
-        found = shorter(*arguments)
-        taken += found is not None
-        return found
-
     for _ in range(1500):
         records, policy = batch(rng), rng.choice(POLICIES)
-        monkeypatch.setattr(validate, "_usual_batch", lambda *_: None)
-        expected = outcome(bytearray(records), policy)
-        monkeypatch.setattr(validate, "_usual_batch", counted)
-        assert outcome(bytearray(records), policy) == expected
+        unchanged = bytes(records)
+        usual = usual_batch(records, policy, NOW_MS)
+        assert records == unchanged
+        if usual is None:
+            continue
+        taken += 1
+        found, expected = as_validated(records, usual), by_the_long_way(bytearray(records), policy)
+        assert expected is not None
+        assert expected.buffer == unchanged
+        assert found[1:] == expected[1:]
+        assert (usual[1], usual[-1]) == (found.header.record_count, found.header.producer_id)
     assert taken > 100
+
+
+@pytest.mark.usefixtures("_either_check")
+@pytest.mark.parametrize("fields", [{}, {"producer_id": 7, "producer_epoch": 0, "base_sequence": 3}])
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_batch_that_a_producer_sends_is_usual(count: int, fields: dict[str, int]) -> None:
+    found = encode_batch([Record(None, b"v", NOW_MS + place % 2) for place in range(count)], **fields)
+    usual = usual_batch(memoryview(bytearray(found)), ProducePolicy(PLACE), NOW_MS)
+    assert usual is not None
+    assert usual[1:] == (count, NOW_MS + (count > 1), int(count > 1), fields.get("producer_id", -1))
+
+
+@pytest.mark.usefixtures("_either_check")
+@pytest.mark.parametrize(
+    ("base", "delta", "largest"), [(2**63 - 1, 1, -(2**63)), (2**63 - 1, 2**63 - 1, -2), (5, -6, -1)]
+)
+def test_sums_of_timestamps_do_not_wrap(base: int, delta: int, largest: int) -> None:
+    """A sum over 64 bits equals the field in the header where numbers have 64 bits."""
+    body = bytearray()
+    write_record(body, Record(None, b"v"), delta, 0)
+    data = bytearray(write_batch(BatchHeader(0, 0, -1, 2, 0, 0, 0, base, largest, -1, -1, -1, 1), body))
+    policy = ProducePolicy(PLACE, timestamp_difference_max_ms=2**63 - 1)
+    assert usual_batch(data, policy, NOW_MS) is None

@@ -30,11 +30,11 @@ from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from kafkapy.server.commits import COMMITS_IN_A_STEP, is_large, parts_of, split_by_existence
-from kafkapy.server.encoded import SIZE_SIZE, Encoded
+from kafkapy.server.encoded import Encoded
 from kafkapy.server.older_versions import TREE_VERSION, refuses_static_member
 from kafkapy.server.partition_rows import rows_by_topic
 from kafkapy.server.request_forms import (
-    API_AND_CORRELATION_ID,
+    CORRELATION_ID,
     LARGEST_FORM_SIZE,
     IntegersForm,
     keep_integers,
@@ -55,7 +55,6 @@ TREE_NODES_AT_ONCE: Final = 64
 _KNOWN_ANSWERS: Final = 1024
 _KNOWN_PARTITIONS: Final = 16
 """Answers for more partitions are not cached, and their requests get no form."""
-_CORRELATION_ID: Final = Struct(">i")
 
 
 Answered = Message | Awaitable[OffsetCommitResponse]
@@ -223,7 +222,7 @@ class RepeatedCommit(IntegersForm):
         )
         if answer.is_set and answer.value == self._no_errors:
             response = self._response[:]
-            _CORRELATION_ID.pack_into(response, SIZE_SIZE, API_AND_CORRELATION_ID.unpack_from(frame)[1])
+            response[CORRELATION_ID] = frame[CORRELATION_ID]
             return response
         return respond(answer, _build)
 

@@ -61,8 +61,8 @@ from kafkapy.server.context import RequestContext
 from kafkapy.server.encoded import SIZE_AND_CORRELATION_ID
 from kafkapy.server.partition_rows import ROWS_IN_A_STEP
 from kafkapy.server.request_forms import (
-    API_AND_CORRELATION_ID,
     CONTENT_PLACE,
+    CORRELATION_ID,
     LARGEST_FORM_SIZE,
     Form,
     keep,
@@ -388,10 +388,9 @@ class RepeatedProduce(Form):
         response = self._response
         if response is None:
             response = self._make_response()
-        correlation_id = API_AND_CORRELATION_ID.unpack_from(frame)[1]
-        SIZE_AND_CORRELATION_ID.pack_into(response, 0, len(response) - _LENGTH.size, correlation_id)
-        appended = result.first_offset, result.log_append_time_ms, result.log_start_offset
-        _ANSWERED.pack_into(response, self._offset_place, *appended)
+        first_offset, _, _, append_time_ms, log_start_offset, _, _ = result
+        response[CORRELATION_ID] = frame[CORRELATION_ID]
+        _ANSWERED.pack_into(response, self._offset_place, first_offset, append_time_ms, log_start_offset)
         return response[:]
 
     def _make_response(self) -> bytearray:
@@ -399,6 +398,7 @@ class RepeatedProduce(Form):
         response = ProduceResponse([TopicProduceResponse(topic, partition_responses=[PartitionProduceResponse(index)])])
         content = encode(response, self.api[1])
         self._response = bytearray(SIZE_AND_CORRELATION_ID.size) + content
+        _LENGTH.pack_into(self._response, 0, len(self._response) - _LENGTH.size)
         # behind the count of topics, topic, count of partitions, index, error code
         self._offset_place = SIZE_AND_CORRELATION_ID.size + 4 + 2 + len(topic.encode()) + 4 + 4 + 2
         return self._response

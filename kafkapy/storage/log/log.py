@@ -59,8 +59,11 @@ from kafkapy.records.validate import (
     PRODUCER,
     CheckedBatch,
     ProducePolicy,
+    UsualBatch,
     ValidatedBatch,
+    as_validated,
     at_offset,
+    usual_batch,
     validate_own,
     validate_produced,
 )
@@ -88,7 +91,7 @@ from kafkapy.storage.log.segment import (
 )
 from kafkapy.storage.recovery.salvage import Damage, salvage
 from kafkapy.turns import Steps
-from kafkapy.types import NO_TIMESTAMP, TopicPartition, maker
+from kafkapy.types import NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition, maker
 
 logger = logging.getLogger(__name__)
 
@@ -252,17 +255,46 @@ class Log:
         takes long to validate raises ``LargeBatchError``; the caller validates it and passes a ``CheckedBatch``. That
         may raise ``LargeBatchError`` too, if the log has grown meanwhile.
         """
-        first_offset = self.log_end_offset
         if isinstance(records, ValidatedBatch):
-            valid = validate_own(records, self.policy, self.storage.clock.now_ms, first_offset)
+            valid = validate_own(records, self.policy, self.storage.clock.now_ms, self.log_end_offset)
         elif isinstance(records, CheckedBatch):
-            valid = at_offset(records, first_offset)
+            valid = at_offset(records, self.log_end_offset)
         else:
             now_ms = self.storage.clock.now_ms()
-            valid = validate_produced(
-                records, self.policy, now_ms, from_client=from_client, first_offset=first_offset, inline=from_client
-            )
+            usual = usual_batch(records, self.policy, now_ms) if from_client else None
+            if usual is None:
+                first_offset = self.log_end_offset
+                valid = validate_produced(
+                    records, self.policy, now_ms, from_client=from_client, first_offset=first_offset, inline=from_client
+                )
+            elif usual[-1] == NO_PRODUCER_ID:
+                return self._append_usual(records, usual, leader_epoch)
+            else:
+                valid = as_validated(records, usual)
+        return self._append_valid(valid, leader_epoch, from_client=from_client)
+
+    def _append_usual(self, records: memoryview | bytearray, usual: UsualBatch, leader_epoch: int) -> AppendResult:
+        """As ``_append_valid`` for a batch without a producer id, with fewer calls and objects."""
+        _, count, max_timestamp, max_timestamp_delta, _ = usual
+        first_offset = self.log_end_offset
+        last_offset = first_offset + count - 1
+        size = len(records)
+        if not self.leader_epochs.is_latest(leader_epoch, first_offset):
+            self._begin_epoch(leader_epoch, first_offset)
+        assign(records, 0, first_offset, leader_epoch)
+        added = _range_of((first_offset, last_offset, max_timestamp, first_offset + max_timestamp_delta, size))
+        self._write(records, added)
+        self._flush_if_due()
+        return _result_of((first_offset, last_offset, max_timestamp, NO_TIMESTAMP, self.log_start_offset, False, size))
+
+    def _begin_epoch(self, leader_epoch: int, first_offset: int) -> None:
+        with as_storage_error(self, "written"):
+            self.leader_epochs.assign(leader_epoch, first_offset)
+
+    def _append_valid(self, valid: ValidatedBatch, leader_epoch: int, *, from_client: bool) -> AppendResult:
+        """Assign the offsets of a batch that was validated, check its producer, and write it."""
         batch, header, max_timestamp, max_timestamp_delta = valid
+        first_offset = self.log_end_offset
         marker = None
         last_offset = first_offset + header.last_offset_delta
         size = header.size
@@ -275,8 +307,7 @@ class Log:
             self._forget_epochs(size)
         else:
             if not self.leader_epochs.is_latest(leader_epoch, first_offset):
-                with as_storage_error(self, "written"):
-                    self.leader_epochs.assign(leader_epoch, first_offset)
+                self._begin_epoch(leader_epoch, first_offset)
             assign(batch, 0, first_offset, leader_epoch)
         segment = self._write(batch, added)
         if marker is not None:
@@ -410,9 +441,11 @@ class Log:
     def _write(self, content: bytes | bytearray | memoryview, added: AppendedRange) -> Segment:
         segment = self.segments.active
         try:
-            if self._must_roll(segment, added):
-                segment = self._roll_to(added.first_offset)
-            position = segment.append(content, added, self.config.index_interval_bytes)
+            position = segment.append_within(content, added, self.config, self.segment_ms)
+            if position is None:
+                if self._must_roll(segment, added):
+                    segment = self._roll_to(added.first_offset)
+                position = segment.append(content, added, self.config.index_interval_bytes)
         except OSError as error:
             try:
                 self.storage.files.truncate(segment.log.path, segment.size)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
+from kafkapy.config.log_config import LogConfig
 from kafkapy.records.batch import LENGTH_OFFSET, LOG_OVERHEAD, MAGIC, SMALLEST_LENGTH, BatchHeader
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.storage.errors import CorruptIndexError, KafkaStorageError
@@ -166,6 +167,37 @@ class Segment:
             self.offset_index.append(last_offset, position)
             self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
             self._bytes_since_index_entry = 0
+        self._bytes_since_index_entry += size
+        self.size = position + size
+        return position
+
+    def append_within(
+        self, batches: bytes | bytearray | memoryview, added: AppendedRange, config: LogConfig, segment_ms: int
+    ) -> int | None:
+        """As ``append``, if that takes neither an index entry nor, by the rules of ``Log``, a new segment.
+
+        Otherwise nothing is done, and the result is None: at the first append, and once for some
+        ``index.interval.bytes``.
+        """
+        _, last_offset, max_timestamp, max_timestamp_offset, size = added
+        position = self.size
+        offsets, times = self.offset_index, self.time_index
+        since = self._rolling_timestamp
+        if (
+            since is None
+            or since < 0
+            or self._bytes_since_index_entry > config.index_interval_bytes
+            or position + size > config.segment_bytes
+            or max_timestamp - since > segment_ms - self.roll_jitter_ms
+            or last_offset - self.base_offset > MAX_RELATIVE_OFFSET
+            or offsets.entries >= offsets.full_from
+            or times.entries >= times.full_from
+        ):
+            return None
+        self.log.write_at(batches, position)
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_timestamp_offset = max_timestamp_offset
         self._bytes_since_index_entry += size
         self.size = position + size
         return position
