@@ -369,7 +369,7 @@ def _small(share: int) -> list[Row]:
     crowd = SmallRequests("produce", 200, 40_000 // share)
     large = SmallRequests("large", 16, 16_000 // share)
     receipt = SmallRequests("receipt", 1, 3_000 // share)
-    stream = TransactionsWithOffsets(1, 2_000 // share)
+    stream = TransactionsWithOffsets(1, 400 // share)
     return [
         *rows,
         Row("small-produce-200", "produce one record, 200 connections: time between two answers", "µs", crowd,

@@ -54,5 +54,5 @@ class TransactionsWithOffsets(Transactions):
     group: ClassVar[str | None] = "transactions"
     peers: ClassVar[tuple[str, ...]] = ()
     warm_ups: ClassVar[int] = 0
-    settles_in: ClassVar[int] = 10
+    settles_in: ClassVar[int] = 5
     cost: ClassVar[str] = "ms_per_transaction"

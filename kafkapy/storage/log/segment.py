@@ -184,7 +184,8 @@ class Segment:
         offsets, times = self.offset_index, self.time_index
         since = self._rolling_timestamp
         if (
-            since is None
+            not position
+            or since is None
             or since < 0
             or self._bytes_since_index_entry > config.index_interval_bytes
             or position + size > config.segment_bytes
