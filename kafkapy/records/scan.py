@@ -66,7 +66,7 @@ def check_usual(
         return None
     base_timestamp = _int64(data, 27)
     max_timestamp = _int64(data, 35)
-    if base_timestamp < 0 or max_timestamp < 0:  # without timestamps; also, no sum below can wrap unseen
+    if base_timestamp < 0 or max_timestamp < 0 or now_ms < 0:  # no timestamps; also, no sum below can wrap unseen
         return None
     position = 61
     smallest = 0

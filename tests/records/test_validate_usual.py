@@ -7,6 +7,7 @@ import pytest
 from kafkapy.errors import BrokerError
 from kafkapy.records import validate
 from kafkapy.records.batch import ATTRIBUTES_OFFSET, BatchHeader, crc_of, write_batch
+from kafkapy.records.errors import InvalidTimestampError
 from kafkapy.records.record import Record, encode_batch, write_record
 from kafkapy.records.validate import ProducePolicy, ValidatedBatch, as_validated, usual_batch, validate_produced
 from kafkapy.types import TopicPartition
@@ -110,3 +111,13 @@ def test_sums_of_timestamps_do_not_wrap(base: int, delta: int, largest: int) -> 
     data = bytearray(write_batch(BatchHeader(0, 0, -1, 2, 0, 0, 0, base, largest, -1, -1, -1, 1), body))
     policy = ProducePolicy(PLACE, timestamp_difference_max_ms=2**63 - 1)
     assert usual_batch(data, policy, NOW_MS) is None
+
+
+@pytest.mark.usefixtures("_either_check")
+def test_a_clock_before_1970_is_left_to_the_long_way() -> None:
+    """The difference to a timestamp would wrap."""
+    data = bytearray(encode_batch([Record(None, b"v", 0), Record(None, b"v", 2**63 - 1)]))
+    policy = ProducePolicy(PLACE, timestamp_difference_max_ms=10)
+    assert usual_batch(data, policy, -5) is None
+    with pytest.raises(InvalidTimestampError):
+        validate_produced(data, policy, -5)

@@ -55,6 +55,19 @@ def test_after_a_restart_the_first_batch_still_counts(tmp_path: Path) -> None:
     assert _bases(again) == [0, 2]
 
 
+def test_a_first_batch_that_a_recovery_has_cut_off_does_not_count(tmp_path: Path) -> None:
+    log = open_log(tmp_path, LogConfig(segment_ms=1000))
+    log.append_as_leader(batch(timestamp=10**6), 0)
+    path = Path(log.segments.active.log.path)
+    path.write_bytes(path.read_bytes()[:-1] + b"\xff")
+    path.with_suffix(".timeindex").write_bytes(bytes(12))  # so that the batch's timestamp is read before its CRC
+    again = reopen(log, clean=False)
+    assert again.size_bytes == 0
+    for timestamp in (5000, 6000, 6001):
+        again.append_as_leader(batch(timestamp=timestamp), 0)
+    assert _bases(again) == [0, 2]
+
+
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
