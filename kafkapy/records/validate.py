@@ -251,6 +251,14 @@ def usual_batch(records: WritableBuffer, policy: ProducePolicy, now_ms: int) -> 
     return found if crc32c(records[ATTRIBUTES_OFFSET:]) == found[0] else None
 
 
+def usual_own_batch(batch: ValidatedBatch, policy: ProducePolicy) -> UsualBatch | None:
+    """As ``usual_batch`` for a batch that a coordinator has just encoded: None if it is changed, or has a producer."""
+    _, header, max_timestamp, place = batch
+    _, size, _, _, crc, attributes, _, base_timestamp, _, producer_id, _, _, count = header
+    is_plain = not attributes and producer_id == NO_PRODUCER_ID and 0 <= base_timestamp == max_timestamp
+    return (crc, count, max_timestamp, place, producer_id) if is_plain and size <= policy.most_usual_size else None
+
+
 def as_validated(records: WritableBuffer, usual: UsualBatch) -> ValidatedBatch:
     """Return the same as ``validate_produced`` for a batch that is usual."""
     _, _, max_timestamp, place, _ = usual

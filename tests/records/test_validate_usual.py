@@ -6,10 +6,18 @@ import pytest
 
 from kafkapy.errors import BrokerError
 from kafkapy.records import validate
-from kafkapy.records.batch import ATTRIBUTES_OFFSET, BatchHeader, crc_of, write_batch
+from kafkapy.records.batch import ATTRIBUTES_OFFSET, BatchHeader, crc_of, own_batch, write_batch
 from kafkapy.records.errors import InvalidTimestampError
 from kafkapy.records.record import Record, encode_batch, write_record
-from kafkapy.records.validate import ProducePolicy, ValidatedBatch, as_validated, usual_batch, validate_produced
+from kafkapy.records.validate import (
+    ProducePolicy,
+    ValidatedBatch,
+    as_validated,
+    usual_batch,
+    usual_own_batch,
+    validate_own,
+    validate_produced,
+)
 from kafkapy.types import TopicPartition
 
 from .conftest import module_as
@@ -121,3 +129,23 @@ def test_a_clock_before_1970_is_left_to_the_long_way() -> None:
     assert usual_batch(data, policy, -5) is None
     with pytest.raises(InvalidTimestampError):
         validate_produced(data, policy, -5)
+
+
+@pytest.mark.parametrize("policy", [*POLICIES, ProducePolicy(PLACE, magic=1), ProducePolicy(PLACE, max_batch_size=70)])
+@pytest.mark.parametrize("producer", [(-1, -1, -1), (7, 0, 0)])
+@pytest.mark.parametrize("timestamp_ms", [NOW_MS, -1])
+def test_a_coordinators_usual_batch_is_accepted_as_the_long_way_accepts_it(
+    policy: ProducePolicy, producer: tuple[int, int, int], timestamp_ms: int
+) -> None:
+    body = bytearray()
+    write_record(body, Record(b"k", b"v"), 0, 0)
+    buffer, header = own_batch(body, 1, timestamp_ms, producer)
+    batch = ValidatedBatch(buffer, header, timestamp_ms, 0)
+    usual = usual_own_batch(batch, policy)
+    needs_nothing = policy.magic == 2 and policy.timestamp_type == 0 and policy.compression != 1
+    assert (usual is not None) == (
+        needs_nothing and producer[0] < 0 <= timestamp_ms and len(buffer) <= policy.max_batch_size
+    )
+    if usual is not None:
+        assert usual == usual_batch(buffer, policy, NOW_MS)
+        assert validate_own(batch, policy, lambda: NOW_MS, 0) is batch

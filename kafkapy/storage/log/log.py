@@ -64,6 +64,7 @@ from kafkapy.records.validate import (
     as_validated,
     at_offset,
     usual_batch,
+    usual_own_batch,
     validate_own,
     validate_produced,
 )
@@ -256,6 +257,9 @@ class Log:
         may raise ``LargeBatchError`` too, if the log has grown meanwhile.
         """
         if isinstance(records, ValidatedBatch):
+            usual = usual_own_batch(records, self.policy)
+            if usual is not None:
+                return self._append_usual(records.buffer, usual, leader_epoch)
             valid = validate_own(records, self.policy, self.storage.clock.now_ms, self.log_end_offset)
         elif isinstance(records, CheckedBatch):
             valid = at_offset(records, self.log_end_offset)
