@@ -71,6 +71,8 @@ class GroupCoordinator:
         self._remover = OffsetRemover(self._runtime, self._rebalancer, clock)
         self._offsets = OffsetRequests(self._runtime, self._rebalancer)
         self.commit_offsets: Final = self._offsets.commit
+        self.commit_pattern: Final = self._offsets.pattern
+        self.commit_offsets_again: Final = self._offsets.commit_again
         """OffsetCommit: an error code for each partition. An attribute: a method would cost each commit a call."""
 
     # Start and stop

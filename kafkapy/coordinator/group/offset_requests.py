@@ -2,15 +2,16 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Final
+from typing import Final, Literal
 
 from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.group import states
 from kafkapy.coordinator.group.calls import COMMITTER, CommitCall, Producer
 from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.membership import member_error
-from kafkapy.coordinator.group.offsets import FetchedOffset
+from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset, FetchedOffset, committed_offset_of
 from kafkapy.coordinator.group.rebalance import Rebalancer
+from kafkapy.coordinator.group.records import CommitTemplate
 from kafkapy.coordinator.group.runtime import GroupRuntime
 from kafkapy.coordinator.group.shard import GroupShard
 from kafkapy.protocol.errors import ErrorCode
@@ -95,6 +96,24 @@ def _codes(call: CommitCall, refused: AbstractSet[TopicPartition], error_code: i
     return codes
 
 
+LARGEST_TEMPLATE_SIZE: Final = 4096
+"""Bytes of a batch that a ``CommitPattern`` may keep."""
+
+
+class CommitPattern:
+    """What the commits of one member for the same partitions have in common, which is all but the offsets.
+
+    ``epochs`` are the leader epochs in the commits; there are no metadata.
+    """
+
+    __slots__ = ("call", "epochs", "template")
+
+    def __init__(self, call: CommitCall, epochs: dict[TopicPartition, int], template: CommitTemplate) -> None:
+        self.call = call
+        self.epochs = epochs
+        self.template = template
+
+
 class OffsetRequests:
     """Commits and fetches offsets of groups."""
 
@@ -131,6 +150,42 @@ class OffsetRequests:
             return Answer.of(dict.fromkeys(call.offsets, error_code))
         touch_member(self._rebalancer, group, call)
         return self._append_offsets(shard, group, call, prepared=prepared)
+
+    def pattern(self, call: CommitCall) -> CommitPattern | None:
+        """Return the pattern for ``commit_again`` with the partitions of ``call``; None if they have metadata.
+
+        Also None if the settings require another layout, or the batch is large.
+        """
+        offsets = call.offsets
+        if not self._runtime.writes_plain_commits or any(each.metadata for each in offsets.values()):
+            return None
+        template = CommitTemplate(call.group_id, list(offsets))
+        if template.size > LARGEST_TEMPLATE_SIZE:
+            return None
+        return CommitPattern(call, {each: committed.leader_epoch for each, committed in offsets.items()}, template)
+
+    def commit_again(
+        self, pattern: CommitPattern, offsets: Iterable[int]
+    ) -> Literal[0] | Answer[dict[TopicPartition, int]]:
+        """As ``commit`` for a call that differs in its offsets only; 0 if all of them are committed.
+
+        It does less than half of the work: most clients commit the same partitions again and again.
+        """
+        call, runtime = pattern.call, self._runtime
+        now_ms = runtime.now_ms()
+        commits: dict[TopicPartition, CommittedOffset] = {}
+        for (partition, epoch), offset in zip(pattern.epochs.items(), offsets, strict=True):
+            commits[partition] = committed_offset_of((offset, epoch, "", now_ms, NO_EXPIRY))
+        shard = runtime.find(call.group_id)
+        group = None if isinstance(shard, int) else shard.groups.get(call.group_id)
+        if isinstance(shard, int) or group is None or commit_error(group, call):
+            return self.commit(call._replace(offsets=commits))
+        touch_member(self._rebalancer, group, call)
+        batch = pattern.template.batch(commits.values(), now_ms)
+        outcome = runtime.commit(shard, call.group_id, commits, COMMITTER, batch)
+        if outcome == 0:
+            return 0
+        return self._answered(group, call._replace(offsets=commits), commits, COMMITTER, outcome)
 
     def commit_in_transaction(
         self, call: CommitCall, producer: Producer, prepared: ValidatedBatch | None = None
@@ -170,6 +225,18 @@ class OffsetRequests:
         outcome = self._runtime.commit(shard, group.group_id, offsets, producer, prepared)
         if outcome == 0 and not refused:
             return Answer.of(dict.fromkeys(offsets, 0))
+        return self._answered(group, call, offsets, producer, outcome)
+
+    @staticmethod
+    def _answered(
+        group: Group,
+        call: CommitCall,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        producer: Producer,
+        outcome: int | Answer[int],
+    ) -> Answer[dict[TopicPartition, int]]:
+        """The answer to ``call``, of which ``offsets`` were appended, or are being appended."""
+        refused = call.offsets.keys() - offsets.keys()
         if isinstance(outcome, int):
             return Answer.of(_codes(call, refused, outcome))
         answer: Answer[dict[TopicPartition, int]] = Answer()

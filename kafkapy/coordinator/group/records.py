@@ -11,18 +11,18 @@ With an older ``inter.broker.protocol.version`` the values have the layout of th
 older form of 1 and read like it; keys of later Kafka releases are skipped. Layouts: ``protocol/messages/stored``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
-from kafkapy.coordinator.group.calls import Producer
+from kafkapy.coordinator.group.calls import COMMITTER, Producer
 from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset
 from kafkapy.protocol.messages.stored.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from kafkapy.protocol.messages.stored.offset_commit import OffsetCommitKey, OffsetCommitValue
 from kafkapy.protocol.primitives import Message, Reader, Writer
-from kafkapy.records.batch import TRANSACTIONAL_BIT, own_batch
+from kafkapy.records.batch import HEADER_SIZE, TRANSACTIONAL_BIT, own_batch, stamp_own_batch
 from kafkapy.records.record import Record, write_record
 from kafkapy.records.validate import ValidatedBatch, validated_batch_of
 from kafkapy.records.varint import write_varint
@@ -193,6 +193,31 @@ def plain_commits(
     attributes = 0 if producer.producer_id == NO_PRODUCER_ID else TRANSACTIONAL_BIT
     buffer, header = own_batch(body, len(offsets), timestamp_ms, producer, attributes)
     return validated_batch_of((buffer, header, timestamp_ms, 0))
+
+
+class CommitTemplate:
+    """The batch that ``plain_commits`` makes of commits of the same partitions: only numbers are written into it."""
+
+    __slots__ = ("size", "_content", "_places")
+
+    def __init__(self, group_id: str, partitions: Sequence[TopicPartition]) -> None:
+        body = b""
+        self._places: list[int] = []
+        for place, topic_partition in enumerate(partitions):
+            body += _head(group_id, topic_partition, place)
+            self._places.append(HEADER_SIZE + len(body))
+            body += bytes(_OFFSET_3_AND_HEADERS.size)
+        self._content, header = own_batch(body, len(partitions), 0, COMMITTER)
+        self.size = header.size
+
+    def batch(self, commits: Iterable[CommittedOffset], timestamp_ms: int) -> ValidatedBatch:
+        """The batch of commits without metadata and retention, one for each partition."""
+        content = self._content[:]
+        places = self._places
+        for place, (offset, leader_epoch, _, commit_ms, _) in zip(places, commits, strict=True):
+            _OFFSET_3_AND_HEADERS.pack_into(content, place, OFFSET_VALUE_VERSION, offset, leader_epoch, 0, commit_ms, 0)
+        header = stamp_own_batch(content, len(places), timestamp_ms, COMMITTER)
+        return validated_batch_of((content, header, timestamp_ms, 0))
 
 
 def commits_in_steps(

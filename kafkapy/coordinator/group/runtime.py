@@ -116,8 +116,18 @@ class GroupRuntime(Runtime[GroupShard]):
         for offset, (key, value, timestamp, headers, _) in enumerate(records, appended.first_offset):
             shard.replay_record(Record(key, value, timestamp, headers, offset), producer_id)
 
+    @property
+    def writes_plain_commits(self) -> bool:
+        """Whether the broker's settings let commits have the usual layout, without compression."""
+        settings = self.settings
+        return settings.offset_value_version == OFFSET_VALUE_VERSION and not settings.topic_compression_codec
+
     # Commits: a fast path beside ``append``. Nearly all have neither metadata nor compression, and are acknowledged at
     # once; they are written in a fifth of the time, and replayed without being decoded
+
+    def now_ms(self) -> int:
+        """The time by the broker's clock."""
+        return self._clock.now_ms()
 
     def commit(
         self,
@@ -129,20 +139,21 @@ class GroupRuntime(Runtime[GroupShard]):
     ) -> int | Answer[int]:
         """Append and replay the commits of a group: 0 or the log's error, or an answer if it waits for other replicas.
 
-        ``prepared`` is the batch that ``prepare_commit`` has made of the same offsets.
+        ``prepared`` is the batch that ``prepare_commit``, or a ``CommitTemplate``, has made of the same offsets.
         """
-        now_ms = self._clock.now_ms()
         settings = self.settings
-        version = settings.offset_value_version
         batch = prepared
-        if batch is None and version == OFFSET_VALUE_VERSION and not settings.topic_compression_codec:
-            batch = plain_commits(group_id, offsets, now_ms, producer)
         answer: Answer[int]
         if batch is None:
-            answer = Answer()
-            records = [offset_record(group_id, each, offsets[each], now_ms, version) for each in offsets]
-            self.append(shard, records, answer.set, producer=producer)
-            return answer.value if answer.is_set else answer
+            now_ms = self._clock.now_ms()
+            if self.writes_plain_commits:
+                batch = plain_commits(group_id, offsets, now_ms, producer)
+            if batch is None:
+                version = settings.offset_value_version
+                answer = Answer()
+                records = [offset_record(group_id, each, offsets[each], now_ms, version) for each in offsets]
+                self.append(shard, records, answer.set, producer=producer)
+                return answer.value if answer.is_set else answer
         try:  # as ``append_safely``, without its callback
             appended = self._log.append_internal(
                 shard.topic_partition, batch, settings.offsets_commit_timeout_ms, settings.required_acks
@@ -166,8 +177,7 @@ class GroupRuntime(Runtime[GroupShard]):
         self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset], producer: Producer
     ) -> Steps[ValidatedBatch | None]:
         """Build the batch of a large commit in steps; None if the broker's settings require another layout."""
-        settings = self.settings
-        if settings.offset_value_version != OFFSET_VALUE_VERSION or settings.topic_compression_codec:
+        if not self.writes_plain_commits:
             return None
         return (yield from commits_in_steps(group_id, offsets, self._clock.now_ms(), producer))
 

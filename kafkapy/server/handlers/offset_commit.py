@@ -9,7 +9,7 @@ FENCED_INSTANCE_ID 82; in version 0: UNKNOWN_TOPIC_OR_PARTITION 3, OFFSET_METADA
 UNKNOWN_SERVER_ERROR -1 (the group's name can't be a part of a path).
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from functools import lru_cache
 from struct import Struct
 from typing import TYPE_CHECKING, Final
@@ -172,27 +172,22 @@ async def _commit_to_tree(context: "RequestContext", request: OffsetCommitReques
 class RepeatedCommit(IntegersForm):
     """Commits of one member for the same few partitions, which differ in correlation id and offsets only."""
 
-    __slots__ = ("_request", "_rows", "_generation", "_no_errors", "_response")
+    __slots__ = ("_request", "_pattern", "_partitions", "_generation", "_no_errors", "_response")
 
     def __init__(
         self, context: "RequestContext", request: OffsetCommitRequest, frame: memoryview, layout: Struct
     ) -> None:
         super().__init__(context, frame, layout)
         self._request = request
-        (topic,) = request.topics
-        self._rows = [
-            (
-                TopicPartition(topic.name, each.partition_index),
-                each.committed_leader_epoch,
-                each.committed_metadata or "",
-            )
-            for each in topic.partitions
-        ]
+        partitions = request.topics[0].partitions
+        call = self._call(0 for _ in partitions)
+        names_each_once = len(call.offsets) == len(partitions)
+        self._pattern = context.services.group_coordinator.commit_pattern(call) if names_each_once else None
         self._generation = -1  # of the last metadata in which all partitions exist
-        partitions = tuple(row[0] for row in self._rows)
-        self._no_errors = dict.fromkeys(partitions, 0)
+        self._partitions = tuple(call.offsets)
+        self._no_errors = dict.fromkeys(self._partitions, 0)
         is_flexible = response_header_version(*self.api) > 0
-        self._response = _without_errors(self.api[1], partitions).frame(0, flexible_header=is_flexible)
+        self._response = _without_errors(self.api[1], self._partitions).frame(0, flexible_header=is_flexible)
 
     def handle(
         self, offsets: tuple[int, ...], frame: memoryview, session: "Session"
@@ -201,30 +196,28 @@ class RepeatedCommit(IntegersForm):
         services = self.services
         if services.metadata.generation != self._generation:
             image = services.metadata.image
-            if any(image.partition(*partition) is None for partition, _, _ in self._rows):
+            if any(image.partition(*partition) is None for partition in self._partitions):
                 return self._decoded(offsets, frame, session)
             self._generation = services.metadata.generation
-        commits: dict[TopicPartition, CommittedOffset] = {}
-        now_ms = services.clock.now_ms()
-        for (partition, epoch, metadata), offset in zip(self._rows, offsets, strict=True):
-            commits[partition] = committed_offset_of((offset, epoch, metadata, now_ms, NO_EXPIRY))
-        request = self._request
-        answer = services.group_coordinator.commit_offsets(
-            commit_call_of(
-                (
-                    request.group_id,
-                    request.member_id,
-                    request.generation_id_or_member_epoch,
-                    commits,
-                    request.group_instance_id,
-                )
-            )
-        )
-        if answer.is_set and answer.value == self._no_errors:
+        if self._pattern is not None:
+            answer = services.group_coordinator.commit_offsets_again(self._pattern, offsets)
+        else:
+            answer = services.group_coordinator.commit_offsets(self._call(offsets))
+        if answer == 0 or (answer.is_set and answer.value == self._no_errors):
             response = self._response[:]
             response[CORRELATION_ID] = frame[CORRELATION_ID]
             return response
         return respond(answer, _build)
+
+    def _call(self, offsets: Iterable[int]) -> CommitCall:
+        request, now_ms = self._request, self.services.clock.now_ms()
+        (topic,) = request.topics
+        commits: dict[TopicPartition, CommittedOffset] = {}
+        for each, offset in zip(topic.partitions, offsets, strict=True):
+            fields = offset, each.committed_leader_epoch, each.committed_metadata or "", now_ms, NO_EXPIRY
+            commits[TopicPartition(topic.name, each.partition_index)] = committed_offset_of(fields)
+        member = request.group_id, request.member_id, request.generation_id_or_member_epoch
+        return commit_call_of((*member, commits, request.group_instance_id))
 
     def _decoded(self, offsets: tuple[int, ...], frame: memoryview, session: "Session") -> Answered | Steps[Answered]:
         """Do what is done for the decoded request: some partition does not exist."""
