@@ -138,8 +138,8 @@ validated_batch_of = maker(ValidatedBatch)
 
 
 UsualBatch = tuple[int, int, int, int, int]
-"""What ``usual_batch`` returns: CRC, number of records, largest timestamp, place of the first record with it, producer
-id. It is what the compiled function makes: a named tuple would be made of it again for each request."""
+"""What ``usual_batch`` and ``usual_own_batch`` return: CRC, number of records, largest timestamp, place of the first
+record with it, producer id. The compiled function makes this tuple; a named one would have to be made of it again."""
 
 
 class Scanned(NamedTuple):
@@ -252,7 +252,10 @@ def usual_batch(records: WritableBuffer, policy: ProducePolicy, now_ms: int) -> 
 
 
 def usual_own_batch(batch: ValidatedBatch, policy: ProducePolicy) -> UsualBatch | None:
-    """As ``usual_batch`` for a batch that a coordinator has just encoded: None if it is changed, or has a producer."""
+    """As ``usual_batch`` for a batch that a coordinator has just encoded; None also if it has a producer.
+
+    The rules are those of ``_is_taken_as_it_is``, with one look at the header.
+    """
     _, header, max_timestamp, place = batch
     _, size, _, _, crc, attributes, _, base_timestamp, _, producer_id, _, _, count = header
     is_plain = not attributes and producer_id == NO_PRODUCER_ID and 0 <= base_timestamp == max_timestamp

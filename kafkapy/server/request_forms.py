@@ -34,7 +34,9 @@ CONTENT_PLACE: Final = API_AND_CORRELATION_ID.size
 CORRELATION_ID: Final = slice(4, 8)
 """Where the correlation id is in a request, which begins with API key and version, and in a response with its size."""
 LARGEST_FORM_SIZE: Final = 1024
-"""Bytes of a request that a connection may keep; of a Produce request those before the records count."""
+"""Bytes of a request that a connection may keep; of a Produce request those before the records count.
+
+A form may keep what is made of them too, some 10 kB at most."""
 MOST_ELEMENTS: Final = 16
 """Topics, or partitions of a topic, of a request that a connection may keep: decoded, one takes a hundred bytes."""
 MOST_VALUES: Final = 256

@@ -103,14 +103,14 @@ LARGEST_TEMPLATE_SIZE: Final = 4096
 class CommitPattern:
     """What the commits of one member for the same partitions have in common, which is all but the offsets.
 
-    ``epochs`` are the leader epochs in the commits; there are no metadata.
+    ``call`` is without them; ``rows`` are the partitions with the leader epochs in the commits; there are no metadata.
     """
 
-    __slots__ = ("call", "epochs", "template")
+    __slots__ = ("call", "rows", "template")
 
-    def __init__(self, call: CommitCall, epochs: dict[TopicPartition, int], template: CommitTemplate) -> None:
+    def __init__(self, call: CommitCall, rows: list[tuple[TopicPartition, int]], template: CommitTemplate) -> None:
         self.call = call
-        self.epochs = epochs
+        self.rows = rows
         self.template = template
 
 
@@ -162,19 +162,23 @@ class OffsetRequests:
         template = CommitTemplate(call.group_id, list(offsets))
         if template.size > LARGEST_TEMPLATE_SIZE:
             return None
-        return CommitPattern(call, {each: committed.leader_epoch for each, committed in offsets.items()}, template)
+        rows = [(each, committed.leader_epoch) for each, committed in offsets.items()]
+        return CommitPattern(call._replace(offsets={}), rows, template)
 
     def commit_again(
-        self, pattern: CommitPattern, offsets: Iterable[int]
+        self, pattern: CommitPattern, offsets: Sequence[int]
     ) -> Literal[0] | Answer[dict[TopicPartition, int]]:
-        """As ``commit`` for a call that differs in its offsets only; 0 if all of them are committed.
+        """As ``commit`` for a call that has other offsets, one for each partition; 0 if all of them are committed.
 
-        It does less than half of the work: most clients commit the same partitions again and again.
+        It is for clients that commit the same partitions again and again: their requests take 0.6 of the time in
+        ``dispatch``.
         """
-        call, runtime = pattern.call, self._runtime
+        call, rows, runtime = pattern.call, pattern.rows, self._runtime
+        assert len(offsets) == len(rows), "an offset that is missing would be written as 0"
         now_ms = runtime.now_ms()
         commits: dict[TopicPartition, CommittedOffset] = {}
-        for (partition, epoch), offset in zip(pattern.epochs.items(), offsets, strict=True):
+        for place, offset in enumerate(offsets):  # cheaper than a strict zip
+            partition, epoch = rows[place]
             commits[partition] = committed_offset_of((offset, epoch, "", now_ms, NO_EXPIRY))
         shard = runtime.find(call.group_id)
         group = None if isinstance(shard, int) else shard.groups.get(call.group_id)

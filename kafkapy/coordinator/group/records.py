@@ -211,11 +211,11 @@ class CommitTemplate:
         self.size = header.size
 
     def batch(self, commits: Iterable[CommittedOffset], timestamp_ms: int) -> ValidatedBatch:
-        """The batch of commits without metadata and retention, one for each partition."""
-        content = self._content[:]
-        places = self._places
-        for place, (offset, leader_epoch, _, commit_ms, _) in zip(places, commits, strict=True):
-            _OFFSET_3_AND_HEADERS.pack_into(content, place, OFFSET_VALUE_VERSION, offset, leader_epoch, 0, commit_ms, 0)
+        """The batch of commits without metadata and retention; there must be one for each partition, in their order."""
+        content, places = self._content[:], self._places
+        for number, (offset, leader_epoch, _, commit_ms, _) in enumerate(commits):
+            fields = OFFSET_VALUE_VERSION, offset, leader_epoch, 0, commit_ms, 0
+            _OFFSET_3_AND_HEADERS.pack_into(content, places[number], *fields)
         header = stamp_own_batch(content, len(places), timestamp_ms, COMMITTER)
         return validated_batch_of((content, header, timestamp_ms, 0))
 

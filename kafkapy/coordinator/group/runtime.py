@@ -116,18 +116,18 @@ class GroupRuntime(Runtime[GroupShard]):
         for offset, (key, value, timestamp, headers, _) in enumerate(records, appended.first_offset):
             shard.replay_record(Record(key, value, timestamp, headers, offset), producer_id)
 
-    @property
-    def writes_plain_commits(self) -> bool:
-        """Whether the broker's settings let commits have the usual layout, without compression."""
-        settings = self.settings
-        return settings.offset_value_version == OFFSET_VALUE_VERSION and not settings.topic_compression_codec
+    def now_ms(self) -> int:
+        """The time by the broker's clock."""
+        return self._clock.now_ms()
 
     # Commits: a fast path beside ``append``. Nearly all have neither metadata nor compression, and are acknowledged at
     # once; they are written in a fifth of the time, and replayed without being decoded
 
-    def now_ms(self) -> int:
-        """The time by the broker's clock."""
-        return self._clock.now_ms()
+    @property
+    def writes_plain_commits(self) -> bool:
+        """Whether the broker's settings let commits have values of version 3, without compression."""
+        settings = self.settings
+        return settings.offset_value_version == OFFSET_VALUE_VERSION and not settings.topic_compression_codec
 
     def commit(
         self,

@@ -9,7 +9,7 @@ FENCED_INSTANCE_ID 82; in version 0: UNKNOWN_TOPIC_OR_PARTITION 3, OFFSET_METADA
 UNKNOWN_SERVER_ERROR -1 (the group's name can't be a part of a path).
 """
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Sequence
 from functools import lru_cache
 from struct import Struct
 from typing import TYPE_CHECKING, Final
@@ -180,8 +180,9 @@ class RepeatedCommit(IntegersForm):
         super().__init__(context, frame, layout)
         self._request = request
         partitions = request.topics[0].partitions
-        call = self._call(0 for _ in partitions)
+        call = self._call([0] * len(partitions))  # with any offsets
         names_each_once = len(call.offsets) == len(partitions)
+        # None if a partition is named twice, or has metadata, or for a reason of the coordinator's
         self._pattern = context.services.group_coordinator.commit_pattern(call) if names_each_once else None
         self._generation = -1  # of the last metadata in which all partitions exist
         self._partitions = tuple(call.offsets)
@@ -209,7 +210,7 @@ class RepeatedCommit(IntegersForm):
             return response
         return respond(answer, _build)
 
-    def _call(self, offsets: Iterable[int]) -> CommitCall:
+    def _call(self, offsets: Sequence[int]) -> CommitCall:
         request, now_ms = self._request, self.services.clock.now_ms()
         (topic,) = request.topics
         commits: dict[TopicPartition, CommittedOffset] = {}
