@@ -184,7 +184,7 @@ class Segment:
         offsets, times = self.offset_index, self.time_index
         since = self._rolling_timestamp
         if (
-            not position
+            not position  # a recovery may have cut off the batch of which `since` is the timestamp
             or since is None
             or since < 0
             or self._bytes_since_index_entry > config.index_interval_bytes
