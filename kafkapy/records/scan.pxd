@@ -1,7 +1,7 @@
 # C types for scan.py, read by Cython alone. 64-bit numbers wrap in C where scan.py masks them.
 cimport cython
 
-cdef long long _SIGN, _MASK  # as literals they would be Python's integers
+cdef long long _SIGN, _MASK, _SIGN_16, _MASK_16  # as literals they would be Python's integers
 
 @cython.locals(
     end=Py_ssize_t, position=Py_ssize_t, smallest=cython.longlong, largest=cython.longlong, largest_place=Py_ssize_t,
@@ -12,7 +12,8 @@ cpdef tuple scan(const unsigned char[::1] data, Py_ssize_t count)
 
 @cython.locals(
     end=Py_ssize_t, position=Py_ssize_t, count=Py_ssize_t, base_timestamp=cython.longlong,
-    max_timestamp=cython.longlong, producer_id=cython.longlong, smallest=cython.longlong, largest=cython.longlong,
+    max_timestamp=cython.longlong, producer_id=cython.longlong, producer_epoch=cython.longlong,
+    base_sequence=cython.longlong, is_transactional=bint, smallest=cython.longlong, largest=cython.longlong,
     largest_place=Py_ssize_t, place=Py_ssize_t, delta=cython.longlong, offset_delta=cython.longlong,
     key_length=cython.longlong, crc=cython.longlong,
 )

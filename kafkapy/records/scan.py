@@ -19,6 +19,8 @@ FAULTS = (
 
 _SIGN = 1 << 31
 _MASK = (1 << 32) - 1
+_SIGN_16 = 1 << 15
+_MASK_16 = (1 << 16) - 1
 
 
 def scan(data: memoryview, count: int) -> tuple[int, int, int, int, int, bool]:
@@ -54,11 +56,12 @@ def scan(data: memoryview, count: int) -> tuple[int, int, int, int, int, bool]:
 
 def check_usual(
     data: memoryview, now_ms: int, difference_max_ms: int, key_required: bool
-) -> tuple[int, int, int, int, int] | None:
+) -> tuple[int, int, int, int, int, int, int, bool] | None:
     """Check that ``data`` is one batch without compression that breaks no rule and needs no change, but for its CRC.
 
     Timestamps are CreateTime and at most ``difference_max_ms`` away from ``now_ms``. Returns ``(CRC in the header,
-    number of records, largest timestamp, place of the first record with it, producer id)``; None for any other batch.
+    number of records, largest timestamp, place of the first record with it, producer's id and epoch, base sequence,
+    whether a transaction has it)``; None for any other batch.
     """
     end = len(data)
     count = _usual_count(data, end)
@@ -88,7 +91,10 @@ def check_usual(
         return None
     crc = _int32(data, 17) & _MASK
     producer_id = _int64(data, 43)
-    return crc, count, max_timestamp, largest_place, producer_id
+    producer_epoch = (_int32(data, 49) & _MASK_16 ^ _SIGN_16) - _SIGN_16  # the last two of the four bytes
+    base_sequence = _int32(data, 53)
+    is_transactional = data[22] != 0
+    return crc, count, max_timestamp, largest_place, producer_id, producer_epoch, base_sequence, is_transactional
 
 
 def _usual_count(data: memoryview, end: int) -> int:

@@ -17,8 +17,12 @@ INTERPRETED_VARIABLE = "KAFKAPY_INTERPRETED_SCAN"
 ScanResult = tuple[int, int, int, int, int, bool]
 """Position or fault, smallest and largest timestamp delta, place of the largest, null keys, offsets in order."""
 
+UsualBatch = tuple[int, int, int, int, int, int, int, bool]
+"""CRC, number of records, largest timestamp, place of the first record with it, the producer's id and epoch, base
+sequence, whether a transaction has it. The compiled function makes this tuple; a named one would cost a call."""
+
 Scan = Callable[[memoryview, int], ScanResult]
-CheckUsual = Callable[["bytearray | memoryview", int, int, bool], tuple[int, int, int, int, int] | None]
+CheckUsual = Callable[["bytearray | memoryview", int, int, bool], UsualBatch | None]
 
 
 def interpreted_module(name: str = "scan") -> ModuleType:

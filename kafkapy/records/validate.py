@@ -51,8 +51,16 @@ from kafkapy.records.errors import (
     UnsupportedCompressionTypeError,
 )
 from kafkapy.records.record import MAX_DECOMPRESSED_SIZE, Record, iterate_records
-from kafkapy.records.scanner import check_usual, fault_message, scan
-from kafkapy.types import NO_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition, maker
+from kafkapy.records.scanner import UsualBatch, check_usual, fault_message, scan
+from kafkapy.types import (
+    NO_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TopicPartition,
+    maker,
+)
 
 PRODUCER = -1
 """``compression.type=producer``: keep the codec that the producer chose."""
@@ -135,11 +143,6 @@ class LargeBatchError(Exception):
 
 validated_batch_of = maker(ValidatedBatch)
 """Makes a ``ValidatedBatch`` of a tuple of its four fields."""
-
-
-UsualBatch = tuple[int, int, int, int, int]
-"""What ``usual_batch`` and ``usual_own_batch`` return: CRC, number of records, largest timestamp, place of the first
-record with it, producer id. The compiled function makes this tuple; a named one would have to be made of it again."""
 
 
 class Scanned(NamedTuple):
@@ -259,12 +262,14 @@ def usual_own_batch(batch: ValidatedBatch, policy: ProducePolicy) -> UsualBatch 
     _, header, max_timestamp, place = batch
     _, size, _, _, crc, attributes, _, base_timestamp, _, producer_id, _, _, count = header
     is_plain = not attributes and producer_id == NO_PRODUCER_ID and 0 <= base_timestamp == max_timestamp
-    return (crc, count, max_timestamp, place, producer_id) if is_plain and size <= policy.most_usual_size else None
+    if not is_plain or size > policy.most_usual_size:
+        return None
+    return crc, count, max_timestamp, place, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, False
 
 
 def as_validated(records: WritableBuffer, usual: UsualBatch) -> ValidatedBatch:
     """Return the same as ``validate_produced`` for a batch that is usual."""
-    _, _, max_timestamp, place, _ = usual
+    _, _, max_timestamp, place, *_ = usual
     return validated_batch_of((records, read_header(records), max_timestamp, place))
 
 

@@ -1,6 +1,7 @@
 """Uncompressed batches that need no change take a shorter way through the validation, with the same result."""
 
 import random
+from typing import Any
 
 import pytest
 
@@ -46,7 +47,13 @@ def batch(rng: random.Random) -> bytearray:
         )
         for number in range(count)
     ]
-    fields = rng.choice([{}, {}, {"producer_id": 7, "producer_epoch": 0, "base_sequence": rng.choice([-1, 3])}])
+    producer = {
+        "producer_id": rng.choice([7, 2**63 - 1]),
+        "producer_epoch": rng.choice([0, 300, 2**15 - 1, -1]),
+        "base_sequence": rng.choice([-1, 3, 2**31 - 1]),
+        "is_transactional": rng.random() < 0.5,
+    }
+    fields: dict[str, Any] = rng.choice([{}, {}, producer])
     found = bytearray(encode_batch(records, compression=rng.choice([0, 0, 0, 0, 2]), **fields))
     change = rng.choice(["none", "none", "none", "header", "record", "tail", "cut", "crc"])
     if change == "header":
@@ -94,7 +101,9 @@ def test_the_result_is_that_of_the_long_way(seed: int) -> None:
         assert expected is not None
         assert expected.buffer == unchanged
         assert found[1:] == expected[1:]
-        assert (usual[1], usual[-1]) == (found.header.record_count, found.header.producer_id)
+        header = found.header
+        producer = header.producer_id, header.producer_epoch, header.base_sequence, header.is_transactional
+        assert (usual[1], usual[4:]) == (header.record_count, producer)
     assert taken > 100
 
 
@@ -105,7 +114,8 @@ def test_a_batch_that_a_producer_sends_is_usual(count: int, fields: dict[str, in
     found = encode_batch([Record(None, b"v", NOW_MS + place % 2) for place in range(count)], **fields)
     usual = usual_batch(memoryview(bytearray(found)), ProducePolicy(PLACE), NOW_MS)
     assert usual is not None
-    assert usual[1:] == (count, NOW_MS + (count > 1), int(count > 1), fields.get("producer_id", -1))
+    producer = [fields.get(name, -1) for name in ("producer_id", "producer_epoch", "base_sequence")]
+    assert usual[1:] == (count, NOW_MS + (count > 1), int(count > 1), *producer, False)
 
 
 @pytest.mark.usefixtures("_either_check")

@@ -55,11 +55,11 @@ from kafkapy.records.batch import (
 from kafkapy.records.control import ControlRecord, read_control
 from kafkapy.records.errors import CorruptRecordError, RecordBatchTooLargeError, UnsupportedForMessageFormatError
 from kafkapy.records.record import read_records
+from kafkapy.records.scanner import UsualBatch
 from kafkapy.records.validate import (
     PRODUCER,
     CheckedBatch,
     ProducePolicy,
-    UsualBatch,
     ValidatedBatch,
     as_validated,
     at_offset,
@@ -271,15 +271,15 @@ class Log:
                 valid = validate_produced(
                     records, self.policy, now_ms, from_client=from_client, first_offset=first_offset, inline=from_client
                 )
-            elif usual[-1] == NO_PRODUCER_ID:
+            elif usual[4] == NO_PRODUCER_ID or self.producer_state.follows(usual):
                 return self._append_usual(records, usual, leader_epoch)
             else:
                 valid = as_validated(records, usual)
         return self._append_valid(valid, leader_epoch, from_client=from_client)
 
     def _append_usual(self, records: memoryview | bytearray, usual: UsualBatch, leader_epoch: int) -> AppendResult:
-        """As ``_append_valid`` for a batch without a producer id, with fewer calls and objects."""
-        _, count, max_timestamp, max_timestamp_delta, _ = usual
+        """As ``_append_valid`` with fewer calls and objects, for a batch without a producer id, or that follows."""
+        _, count, max_timestamp, max_timestamp_delta, producer_id, _, _, _ = usual
         first_offset = self.log_end_offset
         last_offset = first_offset + count - 1
         size = len(records)
@@ -288,6 +288,8 @@ class Log:
         assign(records, 0, first_offset, leader_epoch)
         added = _range_of((first_offset, last_offset, max_timestamp, first_offset + max_timestamp_delta, size))
         self._write(records, added)
+        if producer_id != NO_PRODUCER_ID:
+            self.producer_state.apply_following(usual, last_offset)
         self._flush_if_due()
         return _result_of((first_offset, last_offset, max_timestamp, NO_TIMESTAMP, self.log_start_offset, False, size))
 

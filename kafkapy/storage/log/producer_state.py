@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from kafkapy.records.batch import SEQUENCE_MODULUS, BatchHeader
 from kafkapy.records.control import ControlRecord, ControlType, read_control
 from kafkapy.records.crc import crc32c
+from kafkapy.records.scanner import UsualBatch
 from kafkapy.storage.errors import (
     CorruptSnapshotError,
     InvalidProducerEpochError,
@@ -25,7 +26,7 @@ from kafkapy.storage.errors import (
 from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.transaction_index import AbortedTransaction
 from kafkapy.turns import Steps
-from kafkapy.types import NO_EPOCH, NO_OFFSET, NO_SEQUENCE
+from kafkapy.types import NO_EPOCH, NO_OFFSET, NO_SEQUENCE, maker
 
 # The state of one producer in a partition (``ProducerState`` has all of them), and its rules:
 #
@@ -56,6 +57,9 @@ class ProducedBatch(NamedTuple):
     def first_sequence(self) -> int:
         """The sequence of the batch's first record."""
         return (self.last_sequence - self.offset_delta) % SEQUENCE_MODULUS
+
+
+_batch_of: Final = maker(ProducedBatch)
 
 
 class ProducerEntry:
@@ -133,12 +137,16 @@ class ProducerEntry:
         """Remember a batch that was written at ``first_offset``."""
         if header.producer_epoch != self.producer_epoch:
             self.adopt_epoch(header.producer_epoch)
+        delta = header.last_offset_delta
+        self.add_batch(_batch_of((header.last_sequence, first_offset + delta, delta, header.max_timestamp)))
+
+    def add_batch(self, batch: ProducedBatch) -> None:
+        """Remember a batch of the present epoch that was written."""
         batches = self.batches
         if len(batches) == BATCHES_TO_KEEP:
             del batches[0]
-        delta = header.last_offset_delta
-        batches.append(ProducedBatch(header.last_sequence, first_offset + delta, delta, header.max_timestamp))
-        self.last_timestamp = header.max_timestamp
+        batches.append(batch)
+        self.last_timestamp = batch.timestamp
 
 
 # ``….snapshot``: every producer as of the offset in the file's name.
@@ -360,8 +368,38 @@ class ProducerState:
         entry = self._entry(header.producer_id)
         entry.add(header, first_offset)
         if header.is_transactional and entry.current_txn_first_offset == NO_OFFSET:
-            entry.current_txn_first_offset = first_offset
-            self._ongoing[first_offset] = header.producer_id
+            self._begin_transaction(entry, first_offset)
+
+    def _begin_transaction(self, entry: ProducerEntry, first_offset: int) -> None:
+        entry.current_txn_first_offset = first_offset
+        self._ongoing[first_offset] = entry.producer_id
+
+    def follows(self, usual: UsualBatch) -> bool:
+        """Whether a client's batch has the sequence after the producer's last one, and so need not be checked.
+
+        That is nearly every batch. Where the answer is false, ``check`` decides. A batch that follows repeats none of
+        the last five, and no newer instance of the producer has written.
+        """
+        _, count, _, _, producer_id, producer_epoch, base_sequence, is_transactional = usual
+        entry = self.producers.get(producer_id)
+        return (
+            entry is not None
+            and producer_epoch == entry.producer_epoch
+            and len(entry.batches) > 0
+            and base_sequence == entry.batches[-1].last_sequence + 1
+            and base_sequence + count <= SEQUENCE_MODULUS
+            and (is_transactional or entry.current_txn_first_offset == NO_OFFSET)
+        )
+
+    def apply_following(self, usual: UsualBatch, last_offset: int) -> None:
+        """As ``apply`` for a batch of which ``follows`` is true; its last record has ``last_offset``."""
+        _, count, max_timestamp, _, producer_id, _, base_sequence, is_transactional = usual
+        producers = self.producers
+        entry = producers[producer_id]
+        producers.move_to_end(producer_id)
+        entry.add_batch(_batch_of((base_sequence + count - 1, last_offset, count - 1, max_timestamp)))
+        if is_transactional and entry.current_txn_first_offset == NO_OFFSET:
+            self._begin_transaction(entry, last_offset - count + 1)
 
     def apply_marker(self, header: BatchHeader, marker: ControlRecord, offset: int) -> AbortedTransaction | None:
         """Record that a marker was written at ``offset``; return the entry for the transaction index, if any.
