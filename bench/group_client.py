@@ -9,6 +9,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from itertools import repeat
 from typing import Any
 
 from confluent_kafka import Consumer, Producer
@@ -72,7 +73,7 @@ def _committed(connection: socket.socket, group: str, topic: str) -> int:
 def commits(port: int, topic: str, connections: int, requests: int) -> Metrics:
     """Send the commits and wait for every answer; round trips in µs."""
     frames = [
-        (connect(port), frame(ApiKey.OFFSET_COMMIT, commit_request(f"commits-{number}", topic), COMMIT))
+        (connect(port), repeat(frame(ApiKey.OFFSET_COMMIT, commit_request(f"commits-{number}", topic), COMMIT)))
         for number in range(connections)
     ]
     started = time.perf_counter()

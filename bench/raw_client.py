@@ -10,7 +10,8 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
 
 from bench.measure import percentile
 from kafkapy.protocol.api_keys import ApiKey
@@ -41,6 +42,11 @@ def frame(key: ApiKey, request: Message, version: int) -> bytes:
 def produce_frame(topic: str, partition: int = 0, acks: int = 1, *, count: int = 1, value: bytes = VALUE) -> bytes:
     """A batch of `count` records for the partition, one if nothing else is said."""
     batch = encode_batch([Record(None, value, timestamp=int(1000 * time.time()))] * count)
+    return batch_frame(batch, topic, partition, acks)
+
+
+def batch_frame(batch: bytes, topic: str, partition: int = 0, acks: int = 1) -> bytes:
+    """The batch, with which the frame ends, for the partition."""
     data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(partition, batch)])
     request = ProduceRequest(acks=acks, timeout_ms=5000, topic_data=[data])
     return frame(ApiKey.PRODUCE, request, PRODUCE_VERSION)
@@ -110,16 +116,19 @@ def connect(port: int) -> socket.socket:
     return connection
 
 
-def round_trips(frames: list[tuple[socket.socket, bytes]], requests: int, check: Callable[[bytes], object]) -> Waited:
-    """Sends each connection its frame again and again, one in flight on each; returns what each answer took, in µs.
+def round_trips(
+    frames: Sequence[tuple[socket.socket, Iterator[bytes]]], requests: int, check: Callable[[bytes], object]
+) -> Waited:
+    """Sends each connection its next frame, one in flight on each; returns what each answer took, in µs.
 
     `check` is given each answer and ends the program when it is a bad one.
     """
     poll = select.epoll()
-    places = {connection.fileno(): (connection, request) for connection, request in frames}
+    places = {connection.fileno(): (connection, each) for connection, each in frames}
     sent_s = {}
-    for place, (connection, request) in places.items():
+    for place, (connection, each) in places.items():
         poll.register(connection, select.EPOLLIN)
+        request = next(each)
         sent_s[place] = time.perf_counter()
         connection.sendall(request)
     waited: Waited = []
@@ -129,12 +138,13 @@ def round_trips(frames: list[tuple[socket.socket, bytes]], requests: int, check:
         if not ready:
             raise SystemExit(f"no answer for {ANSWER_TIMEOUT_S:.0f} s after {len(waited)} requests")
         for place, _ in ready:
-            connection, request = places[place]
+            connection, each = places[place]
             answer = receive(connection)
             waited.append(1e6 * (time.perf_counter() - sent_s[place]))
             check(answer)
             if left > 0:
                 left -= 1
+                request = next(each)
                 sent_s[place] = time.perf_counter()
                 connection.sendall(request)
     return waited
@@ -148,7 +158,7 @@ def run(port: int, topic: str, connections: int, requests: int) -> dict[str, flo
         if error := error_of(answer, topic):
             raise SystemExit(f"a produce request was answered with error {error}")
 
-    waited = round_trips([(connection, produce_frame(topic)) for connection in sockets], requests, check)
+    waited = round_trips([(connection, repeat(produce_frame(topic))) for connection in sockets], requests, check)
     for connection in sockets:
         connection.close()
     return {"records": requests, "p50_us": percentile(waited, 0.5), "p99_us": percentile(waited, 0.99)}

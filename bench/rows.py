@@ -345,6 +345,7 @@ def _cluster(share: int) -> list[Row]:
 
 SMALL = {
     "produce": ("produce one record", 1.0, 1.0),
+    "idempotent": ("produce one record, idempotent, acks=all", 1.0, 1.0),
     "commit": ("offset commit", 0.8, 0.8),
     "heartbeat": ("heartbeat", 1.0, 1.0),
     "metadata": ("Metadata of one topic", 1.0, 1.0),

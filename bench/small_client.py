@@ -9,13 +9,14 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Callable
-from itertools import count
+from collections.abc import Callable, Iterator
+from itertools import count, repeat
 
 from bench.group_client import BEAT, COMMIT, Member, ask, commit_request
 from bench.measure import percentile
 from bench.raw_client import (
     VALUE,
+    batch_frame,
     connect,
     error_and_offset,
     error_of,
@@ -27,10 +28,13 @@ from bench.raw_client import (
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkapy.protocol.messages.heartbeat import HeartbeatRequest
+from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkapy.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkapy.records.batch import CRC_OFFSET, crc_of
+from kafkapy.records.record import Record, encode_batch
 
-METADATA, LIST_OFFSETS, FETCH = 8, 5, 11
+METADATA, LIST_OFFSETS, FETCH, INIT_PRODUCER_ID = 8, 5, 11, 1
 LATEST = -1
 NO_ERROR = b"\0\0"
 RECORDS, RECORD = 63, bytes(1000)
@@ -42,6 +46,33 @@ BEFORE_PRODUCE_S = 0.001
 BEHIND_OFFSET = 8 + 4 + 4 + 2
 """Bytes that follow the offset in a fetch of version 11: log start, size, forgotten topics, rack."""
 OFFSET = struct.Struct(">q")
+ALL_IN_SYNC = -1
+SEQUENCE_OFFSET = 53
+"""Where the base sequence is in a batch."""
+SEQUENCE, CRC = struct.Struct(">i"), struct.Struct(">I")
+ID_RETRY_S = 0.1
+
+
+def frames_of(kind: str, connection: socket.socket, port: int, topic: str, number: int) -> Iterator[bytes]:
+    """The requests of one connection, without end."""
+    if kind == "idempotent":
+        return idempotent_frames(connection, topic)
+    return repeat(frame_of(kind, connection, port, topic, number))
+
+
+def idempotent_frames(connection: socket.socket, topic: str) -> Iterator[bytes]:
+    """One-record requests of a new idempotent producer, each with the sequence that follows."""
+    asked = InitProducerIdRequest(transactional_id=None)
+    while (answer := ask(connection, asked, INIT_PRODUCER_ID)).error_code:
+        time.sleep(ID_RETRY_S)  # a broker that has just started has no ids yet
+    record = Record(None, VALUE, timestamp=int(1000 * time.time()))
+    batch = encode_batch([record], producer_id=answer.producer_id, producer_epoch=0, base_sequence=0)
+    request = bytearray(batch_frame(batch, topic, acks=ALL_IN_SYNC))
+    place = len(request) - len(batch)
+    for sequence in count():
+        SEQUENCE.pack_into(request, place + SEQUENCE_OFFSET, sequence)
+        CRC.pack_into(request, place + CRC_OFFSET, crc_of(request, place, len(batch)))
+        yield bytes(request)
 
 
 def frame_of(kind: str, connection: socket.socket, port: int, topic: str, number: int) -> bytes:
@@ -98,7 +129,7 @@ def check_of(kind: str, topic: str) -> Callable[[bytes], None]:
     first: list[bytes] = []
 
     def check(answer: bytes) -> None:
-        if kind in ("produce", "large"):
+        if kind in ("produce", "idempotent", "large"):
             is_good = error_of(answer, topic) == 0
         elif kind in ("commit", "heartbeat"):
             is_good = answer[-2:] == NO_ERROR
@@ -121,7 +152,7 @@ def run(port: int, topic: str, kind: str, connections: int, requests: int) -> di
             check_of("large", topic)(receive(connection))
     sockets = [connect(port) for _ in range(connections)]
     places = zip(sockets, count(), strict=False)
-    frames = [(each, frame_of(kind, each, port, topic, number)) for each, number in places]
+    frames = [(each, frames_of(kind, each, port, topic, number)) for each, number in places]
     began_s = time.perf_counter()
     waited = round_trips(frames, requests, check_of(kind, topic))
     elapsed_s = time.perf_counter() - began_s

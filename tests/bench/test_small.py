@@ -33,7 +33,7 @@ def test_the_floor_writes_the_records_and_answers_as_a_broker(
 
 
 @pytest.mark.parametrize(
-    "kind", ["produce", "large", "fetch", "commit", "heartbeat", "metadata", "list-offsets", "receipt"]
+    "kind", ["produce", "idempotent", "large", "fetch", "commit", "heartbeat", "metadata", "list-offsets", "receipt"]
 )
 def test_every_kind_of_request_is_answered_without_an_error(kind: str) -> None:
     """The client ends the program at an error, or where a waiting consumer gets no record."""
