@@ -5,6 +5,8 @@ from functools import lru_cache
 from typing import Final
 
 INT32_MASK: Final = 0xFFFFFFFF
+LONGEST_KNOWN: Final = 256
+"""Characters of a name whose hash is cached: requests that are refused may have 32 kB."""
 
 
 def hash_code(text: str) -> int:
@@ -28,6 +30,8 @@ def absolute_hash(text: str) -> int:
 
 def partition_for(name: str, partition_count: int) -> int:
     """The partition of ``__consumer_offsets`` that keeps a group, of ``__transaction_state`` a transactional id."""
+    if len(name) > LONGEST_KNOWN:
+        return absolute_hash.__wrapped__(name) % partition_count
     return absolute_hash(name) % partition_count
 
 

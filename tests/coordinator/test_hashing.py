@@ -12,6 +12,12 @@ def test_groups_are_in_the_partitions_of_kafka(group_id: str, partition: int) ->
     assert partition_for(group_id, 4) == partition
 
 
+def test_long_names_have_partitions_and_are_not_cached() -> None:
+    before = absolute_hash.cache_info().currsize
+    assert partition_for("g" * 5000, 7) == absolute_hash.__wrapped__("g" * 5000) % 7
+    assert absolute_hash.cache_info().currsize == before
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -224,6 +224,12 @@ class GroupCoordinator:
             yield
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else 0, listings
 
+    @property
+    def groups_max_size(self) -> int:
+        """The most bytes that the members of all groups take."""
+        budget = self._runtime.budget
+        return max(budget.max_bytes, budget.used_bytes)
+
     def describe_group(self, group_id: str) -> Steps[GroupDescription]:
         """DescribeGroups of one group; a group that does not exist is Dead."""
         shard = self._runtime.find(group_id)

@@ -8,7 +8,7 @@ from kafkapy.clock import TimerHandle
 from kafkapy.coordinator.group import states
 from kafkapy.coordinator.group.calls import GroupDescription, GroupListing, MemberDescription
 from kafkapy.coordinator.group.members import Members
-from kafkapy.coordinator.group.metadata_budget import PENDING_BYTES, TOPIC_BYTES, MetadataBudget
+from kafkapy.coordinator.group.metadata_budget import PENDING_BYTES, TOPIC_BYTES, MetadataBudget, text_size
 from kafkapy.coordinator.group.offsets import Offsets
 from kafkapy.coordinator.group.protocols import CONSUMER_PROTOCOL_TYPE, Protocols, subscribed_topics
 from kafkapy.coordinator.group.states import GroupState
@@ -26,7 +26,7 @@ class Group:
     __slots__ = (
         "group_id", "state", "state_timestamp_ms", "generation_id", "protocol_type", "protocol_name", "subscribed",
         "budget", "members", "pending", "offsets", "join_timer", "is_in_initial_delay", "has_new_member", "_now_ms",
-        "_subscription", "_subscription_bytes",
+        "_name_size", "_subscription", "_subscription_bytes",
     )  # fmt: skip
 
     def __init__(self, group_id: str, now_ms: Callable[[], int], budget: MetadataBudget | None = None) -> None:
@@ -41,6 +41,8 @@ class Group:
         self._subscription = 0
         self._subscription_bytes = 0
         self.budget = budget or MetadataBudget()
+        self._name_size = text_size(group_id)
+        self.budget.used_bytes += self._name_size
         self.members = Members(self.budget)
         # ids that were handed out with MEMBER_ID_REQUIRED and have not joined yet, with their time-outs
         self.pending: dict[str, TimerHandle] = {}
@@ -100,16 +102,22 @@ class Group:
     def add_pending(self, member_id: str, timer: TimerHandle) -> None:
         """Keep an id that was handed out, and its time-out."""
         self.pending[member_id] = timer
-        self.budget.used_bytes += PENDING_BYTES
+        self.budget.used_bytes += PENDING_BYTES + text_size(member_id)
 
     def end(self) -> None:
         """Stop the time-outs of pending ids and release the memory budget; the group is no longer served."""
         for timer in self.pending.values():
             timer.cancel()
-        self.budget.used_bytes -= PENDING_BYTES * len(self.pending)
+        self.budget.used_bytes -= PENDING_BYTES * len(self.pending) + text_size(*self.pending)
         self.pending.clear()
+        self.release_name()
         self._forget_subscribed()
         self.members.release_all()
+
+    def release_name(self) -> None:
+        """Release what the group id takes of the budget; the group is no longer known."""
+        self.budget.used_bytes -= self._name_size
+        self._name_size = 0
 
     def remove_pending(self, member_id: str) -> bool:
         """Forget an id that was handed out; False if it is not pending."""
@@ -117,7 +125,7 @@ class Group:
         if timer is None:
             return False
         timer.cancel()
-        self.budget.used_bytes -= PENDING_BYTES
+        self.budget.used_bytes -= PENDING_BYTES + text_size(member_id)
         return True
 
     def have_all_joined(self) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from kafkapy.clock import TimerHandle
 from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.group.calls import JoinCall, JoinedMember, JoinResult, MemberDescription, SyncResult
-from kafkapy.coordinator.group.metadata_budget import GROUP_MAX_BYTES, MetadataBudget, size_of
+from kafkapy.coordinator.group.metadata_budget import GROUP_MAX_BYTES, MetadataBudget, size_of, text_size
 from kafkapy.coordinator.group.protocols import CommonProtocols, Protocols
 from kafkapy.protocol.errors import ErrorCode
 
@@ -34,6 +34,11 @@ class Member:
         self.is_new = False
         self.session_deadline_ms = 0.0
         self.session_timer: TimerHandle | None = None
+
+    @property
+    def ids_size(self) -> int:
+        """The bytes of the member's ids and its host."""
+        return text_size(self.member_id, self.instance_id, self.client_id, self.client_host)
 
     @property
     def is_waiting(self) -> bool:
@@ -152,6 +157,7 @@ class Members(Mapping[str, Member]):
             new_member_id if member_id == old_member_id else member_id: each for member_id, each in self._by_id.items()
         }
         member.member_id = new_member_id
+        self._charge_all(member)
         self.static_ids[instance_id] = new_member_id
         if self.leader_id == old_member_id:
             self.leader_id = new_member_id
@@ -198,11 +204,16 @@ class Members(Mapping[str, Member]):
         self._charge(member, len(assignment) - len(member.assignment))
         member.assignment = assignment
 
-    def lacks_room(self, protocols: Protocols, member_id: str) -> bool:
-        """Whether the budget has no room for these protocols of a new member, or of one that joins again."""
+    def lacks_room(self, call: JoinCall) -> bool:
+        """Whether the budget has no room for a new member, or for the protocols of one that joins again."""
+        member_id = call.member_id or self.static_ids.get(call.instance_id or "", "")
         member = self._by_id.get(member_id)
-        known_bytes = 0 if member is None else member.charged_bytes - len(member.assignment)
-        return not self._has_room(size_of(protocols) - known_bytes)
+        if member is not None:
+            known_size = member.charged_bytes - len(member.assignment) - member.ids_size
+            return not self._has_room(size_of(call.protocols) - known_size)
+        member_id = member_id or call.instance_id or call.client_id  # as the id that the member will get begins
+        ids_size = text_size(member_id, call.instance_id, call.client_id, call.client_host)
+        return not self._has_room(size_of(call.protocols) + ids_size)
 
     def lacks_room_for(self, assignments: Mapping[str, bytes]) -> bool:
         """Whether the budget has no room for these assignments in place of the present ones."""
@@ -210,8 +221,8 @@ class Members(Mapping[str, Member]):
         return not self._budget.has_room(sum(map(len, assignments.values())) - known_bytes)
 
     def record_size(self, protocol: str, assignments: Mapping[str, bytes]) -> int:
-        """The bytes of all metadata for ``protocol`` and of the assignments, which one record must hold."""
-        subscriptions = sum(len(member.metadata(protocol)) for member in self._by_id.values())
+        """The bytes of all ids, metadata for ``protocol`` and assignments, which one record must hold."""
+        subscriptions = sum(member.ids_size + len(member.metadata(protocol)) for member in self._by_id.values())
         return subscriptions + sum(map(len, assignments.values()))
 
     def _has_room(self, size: int) -> bool:
@@ -229,7 +240,8 @@ class Members(Mapping[str, Member]):
         self._budget.used_bytes += size
 
     def _charge_all(self, member: Member) -> None:
-        self._charge(member, size_of(member.protocols) + len(member.assignment) - member.charged_bytes)
+        size = size_of(member.protocols) + member.ids_size + len(member.assignment)
+        self._charge(member, size - member.charged_bytes)
 
     def _release(self, member: Member) -> None:
         self._charge(member, -member.charged_bytes)

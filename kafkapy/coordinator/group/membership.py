@@ -16,6 +16,7 @@ from kafkapy.coordinator.group.protocols import Protocols
 from kafkapy.coordinator.group.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS, Rebalancer
 from kafkapy.errors import BrokerError
 from kafkapy.protocol.errors import ErrorCode
+from kafkapy.protocol.message import MAX_STRING_SIZE
 
 NO_MEMBER_ID: Final = ""
 
@@ -47,7 +48,7 @@ def join(rebalancer: Rebalancer, group: Group, call: JoinCall) -> Answer[JoinRes
         return Answer.of(JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER_ID))
     if group.is_dead:
         return Answer.of(JoinResult(ErrorCode.COORDINATOR_NOT_AVAILABLE, call.member_id))
-    if len(call.protocols) > MOST_PROTOCOLS or group.members.lacks_room(call.protocols, call.member_id):
+    if len(call.protocols) > MOST_PROTOCOLS or group.members.lacks_room(call):
         rebalancer.counters.refused_metadata += 1
         return Answer.of(JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER_ID))
     if not group.supports(call.protocol_type, call.protocols):
@@ -79,6 +80,8 @@ def _remove_refused(group: Group, call: JoinCall) -> None:
 
 def _join_as_new(rebalancer: Rebalancer, group: Group, call: JoinCall) -> Answer[JoinResult]:
     member_id = group.generate_member_id(call.client_id, call.instance_id)
+    if len(member_id.encode("utf-8", "surrogatepass")) > MAX_STRING_SIZE:  # no response or record can have it
+        return Answer.of(JoinResult(ErrorCode.UNKNOWN_SERVER_ERROR, NO_MEMBER_ID))
     if call.instance_id is not None and call.instance_id in group.members.static_ids:
         return _replace_static(rebalancer, group, call, member_id)
     if call.requires_known_member_id:

@@ -2,7 +2,8 @@
 
 A client chooses the size of its metadata, up to a whole request, and the number of its members; Apache Kafka has no
 bound. Each member, each of its protocols, each topic that a group reads and each member id that was handed out also
-counts for a fixed size, so that the bound on bytes is a bound on their number too.
+counts for a fixed size, so that the bound on bytes is a bound on their number too. Ids count as well: clients choose
+most of their text, up to 32 kB each.
 
 A join that exceeds the bound is refused with GROUP_MAX_SIZE_REACHED, after which clients do not retry. An assignment is
 refused with COORDINATOR_NOT_AVAILABLE: its group exists, all clients retry until there is room, meanwhile the members
@@ -13,7 +14,7 @@ from collections.abc import Iterable
 from typing import Final
 
 MEMBER_BYTES: Final = 512
-"""The approximate size of a member without its metadata."""
+"""The approximate size of a member without its metadata and ids."""
 PROTOCOL_BYTES: Final = 128
 """The approximate size of a protocol without its name and metadata."""
 MOST_PROTOCOLS: Final = 1_000
@@ -24,7 +25,7 @@ GROUP_MAX_BYTES: Final = 16_777_216
 TOPIC_BYTES: Final = 128
 """The approximate size of a topic in the known subscriptions of a group."""
 PENDING_BYTES: Final = 256
-"""The approximate size of a member id that was handed out and has not joined."""
+"""The approximate size of a member id that was handed out and has not joined, without its text."""
 DEFAULT_MAX_BYTES: Final = 104_857_600
 
 
@@ -42,8 +43,13 @@ class MetadataBudget:
         return size <= 0 or self.used_bytes + size <= self.max_bytes
 
 
+def text_size(*texts: str | None) -> int:
+    """Return the bytes of some texts in memory, at most: four for a character where not all are ASCII."""
+    return sum(len(text) * (1 if text.isascii() else 4) for text in texts if text)
+
+
 def size_of(protocols: Iterable[tuple[str, bytes]]) -> int:
-    """Return the bytes of a member with these protocols, without its assignment."""
+    """Return the bytes of a member with these protocols, without its ids and its assignment."""
     size = MEMBER_BYTES
     for name, metadata in protocols:  # a generator costs a call for each
         size += PROTOCOL_BYTES + len(name) + len(metadata)

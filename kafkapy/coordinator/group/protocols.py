@@ -47,6 +47,10 @@ class CommonProtocols:
         self._members -= 1
         self._mentions.subtract(names)
         self._supporters.subtract(set(names))
+        for name in names:  # counters keep names with count 0, of which a member can bring new ones with each join
+            if not self._supporters[name]:
+                self._mentions.pop(name, None)
+                self._supporters.pop(name, None)
 
     def all_support(self, protocol: str) -> bool:
         """Whether every member names ``protocol``."""

@@ -68,6 +68,12 @@ NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
 """The longest wait of a new member's first JoinGroup. It has no id yet, so it can't send heartbeats; a client that has
 closed its connection must not delay the others for ever."""
 
+JOIN_AGAIN_MS: Final = 100
+"""The shortest wait for static members after a join phase in which no member has joined.
+
+Their rebalance time-out may be 0: Apache Kafka then ends the phase again and again without a pause, until their
+sessions end."""
+
 StoreGroup = Callable[[Group, Mapping[str, bytes], Callable[[int], None]], None]
 """Appends the record of a group with these assignments; the callback gets 0 once it is replayed, or an error code."""
 
@@ -176,12 +182,12 @@ class Rebalancer:
         else:
             self.complete_join(group)
 
-    def _wait_for_members(self, group: Group) -> None:
+    def _wait_for_members(self, group: Group, shortest_ms: int = 0) -> None:
         group.is_in_initial_delay = False
         if group.have_all_joined():
             self.complete_join(group)
         else:
-            timeout_ms = max(group.members.rebalance_timeout_ms(), 0)
+            timeout_ms = max(group.members.rebalance_timeout_ms(), shortest_ms)
             group.join_timer = self._clock.call_later(timeout_ms, self.complete_join, group)
 
     def try_complete_join(self, group: Group) -> None:
@@ -199,7 +205,7 @@ class Rebalancer:
                 group.members.remove(member.member_id)
         if group.members and not group.members.elect_joined_leader():
             # only static members, none of which has joined: they join later, or their sessions end
-            self._wait_for_members(group)
+            self._wait_for_members(group, JOIN_AGAIN_MS)
             return
         group.is_in_initial_delay = False
         group.start_next_generation()

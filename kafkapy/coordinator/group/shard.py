@@ -93,6 +93,7 @@ class GroupShard(Shard):
         is_unused = not group.members and not group.pending and group.offsets.is_empty()
         if is_unused and self.groups.get(group.group_id) is group and group.state is states.EMPTY:
             del self.groups[group.group_id]
+            group.release_name()
 
     def finish_loading(self, loaded: Callable[[Group], None]) -> Steps[None]:
         """The whole log was replayed: forget deleted groups, give the others to ``loaded``, then serve."""
@@ -102,6 +103,7 @@ class GroupShard(Shard):
         for count, group in enumerate(list(self.groups.values()), 1):
             if group.generation_id == 0 and group.offsets.is_empty():
                 del self.groups[group.group_id]
+                group.release_name()
             else:
                 yield from group.update_subscribed()
                 loaded(group)

@@ -282,3 +282,17 @@ def test_a_refused_member_leaves_no_group_behind() -> None:
     world = World()
     assert world.join(protocols=()).value.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert not world.has_group()
+
+
+@pytest.mark.parametrize("version_4", [False, True])
+@pytest.mark.parametrize("text", ["c" * 32_731, "\u00e9" * 16_366])
+def test_a_member_id_that_no_response_can_have_is_refused(text: str, version_4: bool) -> None:
+    """Apache Kafka answers UNKNOWN_SERVER_ERROR, or nothing, and keeps the member."""
+    world = World()
+    world.stable()
+    for fields in ({"client_id": text}, {"instance_id": text}):
+        requires = version_4 and "client_id" in fields
+        refused = world.join(requires_known_member_id=requires, **fields).value
+        assert (refused.error_code, refused.member_id) == (-1, "")
+    assert (len(world.group().members), len(world.group().pending)) == (1, 0)
+    assert world.join(client_id=text[1:], requires_known_member_id=True).value.error_code == 79

@@ -1,6 +1,7 @@
 """The memory for members is bounded, and is released when they leave, for any reason."""
 
 import random
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,8 @@ from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
 from tests.coordinator.world import RANGE, World
 
+UUID_SIZE = 36
+PENDING_SIZE = PENDING_BYTES + len("client-") + UUID_SIZE
 PARTITION = TopicPartition(GROUP_METADATA_TOPIC, 0)
 LARGE = (("range", bytes(10_000)),)
 
@@ -33,8 +36,11 @@ def expected(world: World) -> int:
     total = 0
     for shard in world.coordinator._runtime.shards.values():
         for group in shard.groups.values():
-            total += PENDING_BYTES * len(group.pending) + TOPIC_BYTES * len(group.subscribed or ())
-            total += sum(size_of(each.protocols) + len(each.assignment) for each in group.members.values())
+            total += len(group.group_id) + sum(PENDING_BYTES + len(each) for each in group.pending)
+            total += TOPIC_BYTES * len(group.subscribed or ())
+            for each in group.members.values():
+                ids = (each.member_id, each.instance_id or "", each.client_id, each.client_host)
+                total += size_of(each.protocols) + len(each.assignment) + sum(map(len, ids))
     return total
 
 
@@ -62,15 +68,19 @@ def test_a_member_beyond_the_budget_is_refused() -> None:
     assert world.join(leader.member_id, protocols=larger).value.error_code == 81
     finish(world.coordinator.leave("g", [LeavingMember(leader.member_id)]))
     assert world.join(group_id="i", protocols=LARGE).value.error_code == 0
-    assert used(world) == expected(world) == 2 * (MEMBER_BYTES + PROTOCOL_BYTES + 10_000 + len("range"))
+    ids_size = len("client-") + UUID_SIZE + len("client") + len("/127.0.0.1")
+    member_size = MEMBER_BYTES + PROTOCOL_BYTES + 10_000 + len("range") + ids_size
+    assert used(world) == expected(world) == 2 * member_size + len("ghi")
 
 
 def test_handed_out_member_ids_are_charged() -> None:
-    world = World(kafkapy_group_metadata_max_bytes=MEMBER_BYTES + PROTOCOL_BYTES + 500)
+    world = World(kafkapy_group_metadata_max_bytes=MEMBER_BYTES + PROTOCOL_BYTES + 550)
     codes = [world.join(requires_known_member_id=True, protocols=RANGE).value.error_code for _ in range(5)]
     assert codes == [79, 79, 81, 81, 81]
-    assert used(world) == 2 * PENDING_BYTES
+    assert used(world) == 2 * PENDING_SIZE + len("g")
     world.clock.advance(10_000)
+    assert used(world) == len("g")
+    assert world.delete_groups(["g"]) == {"g": 0}
     assert used(world) == 0
 
 
@@ -79,22 +89,52 @@ def test_the_budget_is_released(end: str) -> None:
     world = World()
     member_id = world.stable()[0]
     world.join(group_id="h", requires_known_member_id=True)
-    assert used(world) == expected(world) > PENDING_BYTES + MEMBER_BYTES
+    assert used(world) == expected(world) > PENDING_SIZE + MEMBER_BYTES
     if end == "restart":
-        before = used(world) - PENDING_BYTES
+        before = used(world) - PENDING_SIZE - len("h")
         world.restart()
         assert used(world) == expected(world) == before
         return
     if end == "leave":
         finish(world.coordinator.leave("g", [LeavingMember(member_id)]))
-        assert used(world) == expected(world) == PENDING_BYTES
+        assert used(world) == expected(world) == PENDING_SIZE + len("gh")
     elif end == "move":
         world.resign(PARTITION, 1)
     elif end == "shutdown":
         world.coordinator.shutdown()
     else:
         world.clock.advance(20_000)
-    assert used(world) == (PENDING_BYTES if end == "leave" else 0)
+        assert used(world) == expected(world) == len("gh")
+        if end == "delete":
+            world.delete_groups(["g", "h"])
+    assert used(world) == {"leave": PENDING_SIZE + len("gh"), "session": len("gh")}.get(end, 0)
+
+
+@pytest.mark.parametrize("name", ["c" * 32_000, "\U0001f642" * 8_000])
+def test_the_ids_of_clients_are_charged(name: str) -> None:
+    """A member's id contains the client's or the instance's: clients choose up to 32 kB of each."""
+    kinds: list[dict[str, Any]] = [
+        {"client_id": name, "requires_known_member_id": True},
+        {"client_id": name},
+        {"instance_id": name},
+    ]
+    for fields in kinds:
+        world = World(kafkapy_group_metadata_max_bytes=200_000)
+        codes = [world.join(group_id=f"g{number}", **fields).value.error_code for number in range(7)]
+        assert codes[0] in (0, 79)
+        assert codes[-1] == 81
+        assert used(world) <= 200_000
+    world = World(kafkapy_group_metadata_max_bytes=200_000)
+    codes = [world.join(group_id=name[1:] + f"{number}").value.error_code for number in range(7)]
+    assert (codes[0], codes[-1]) == (0, 81)
+
+
+def test_a_static_member_that_restarts_needs_no_room_of_its_own() -> None:
+    world = World(kafkapy_group_metadata_max_bytes=15_000)
+    old_id = world.stable(instance_id="i", protocols=LARGE)[0]
+    assert world.joined(instance_id="i", protocols=LARGE).member_id != old_id
+    assert used(world) == expected(world)
+    assert world.join(instance_id="j", protocols=LARGE).value.error_code == 81
 
 
 def test_random_histories_are_charged_correctly() -> None:
@@ -177,7 +217,8 @@ def test_an_assignment_that_replaces_one_of_its_size_needs_no_room() -> None:
 def test_an_assignment_that_no_record_can_hold_gets_the_logs_error() -> None:
     world = World()
     leader = world.joined().member_id
-    assert world.sync(leader, 1, assignments={leader: bytes(GROUP_MAX_BYTES)}).value.error_code == -1
+    before = GROUP_MAX_BYTES - len(RANGE[0][1]) - world.group().members[leader].ids_size
+    assert world.sync(leader, 1, assignments={leader: bytes(before + 1)}).value.error_code == -1
     assert (world.group().state.value, used(world)) == ("PreparingRebalance", expected(world))
     assert list(world.log.records()) == []
 

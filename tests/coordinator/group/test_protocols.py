@@ -1,3 +1,5 @@
+import tracemalloc
+
 import pytest
 
 from kafkapy.coordinator.group.protocols import CommonProtocols, Protocols
@@ -89,3 +91,19 @@ def test_a_protocol_counted_twice_is_subtracted_twice() -> None:
     common.remove(protocols("b a"))
     common.add(protocols("a a"))
     assert not common.accept(protocols("a"))
+
+
+def test_protocols_that_no_member_names_take_no_memory() -> None:
+    common = counted(["a"])
+    tracemalloc.start()
+    for number in range(1000):
+        mine = ((f"{number}" * 1000, b""), ("a", b""))
+        common.add(mine)
+        assert common.all_support("a")
+        common.remove(mine)
+        del mine
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert used < 100_000
+    assert common.accept(protocols("a"))
+    assert not common.all_support("0" * 1000)

@@ -88,6 +88,25 @@ def test_a_rebalance_timeout_of_0_does_not_loop() -> None:
     assert second.is_set
 
 
+@pytest.mark.parametrize("rebalance_timeout_ms", [0, -5, 1])
+def test_absent_static_members_do_not_keep_the_broker_busy(rebalance_timeout_ms: int) -> None:
+    """Apache Kafka ends the join phase again and again, without a pause, until the sessions end."""
+    world = World()
+    fields = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": rebalance_timeout_ms}
+    first = world.stable(instance_id="i", **fields)[0]
+    world.join(**fields)
+    member = next(each for each in world.group().members if each != first)
+    world.coordinator._rebalancer.remove_member(world.group(), world.group().members[member])
+    timers = 0
+    for _ in range(5_000):
+        before = world.group().join_timer
+        world.clock.advance(1)
+        timers += world.group().join_timer is not before
+    assert 0 < timers <= 51
+    assert (world.group().state.value, list(world.group().members)) == ("PreparingRebalance", [first])
+    assert world.joined(first, instance_id="i").generation_id == 2
+
+
 def test_maybe_prepare_leaves_a_running_join_phase_alone() -> None:
     world = World()
     world.stable()
