@@ -13,6 +13,7 @@ from compat_tests.process import Broker, ChildProcess
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.protocol.messages.describe_groups import DescribeGroupsRequest
 from kafkapy.protocol.messages.join_group import JoinGroupRequestProtocol
+from kafkapy.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from kafkapy.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -61,6 +62,25 @@ def test_a_group_that_is_described_many_times(broker: Broker) -> None:
         groups = wire.receive().groups
         assert [group.group_id for group in groups] == ["described"] * 20_000
         assert {group.group_state for group in groups} == {"Dead"}
+
+
+def test_a_group_with_much_metadata_that_is_described_many_times(small: ChildProcess) -> None:
+    """A frame of 300 bytes; the original answers up to 2 GiB, after which it refuses all groups in the same way."""
+    count = 60
+    with Wire(small.bootstrap) as wire:
+        find_coordinator(wire, "repeated")
+        request = join_request("repeated")
+        request.protocols = [JoinGroupRequestProtocol("range", bytes(MEGABYTE // 2))]
+        joined = wire.ask(request, 2)
+        settled = SyncGroupRequest("repeated", joined.generation_id, joined.member_id)
+        settled.assignments = [SyncGroupRequestAssignment(joined.member_id, b"part")]
+        assert wire.ask(settled, 1).error_code == 0
+        groups = wire.ask(DescribeGroupsRequest(["repeated"] * count), 4).groups
+        if small.name.startswith("kafka-"):
+            assert [(group.error_code, len(group.members)) for group in groups] == [(0, 1)] * count
+        else:
+            assert [(group.error_code, len(group.members)) for group in groups] == [(-1, 0)] * count
+        assert wire.ask(DescribeGroupsRequest(["repeated"] * 3), 4).groups[2].error_code == 0
 
 
 def test_many_open_transactions_in_a_partition(broker: Broker) -> None:

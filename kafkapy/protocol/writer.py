@@ -21,6 +21,8 @@ _INT32: Final = Struct(">i")
 
 _NO_LIMIT: Final = 2**63
 
+BYTES_OF_A_STRUCT: Final = 64
+"""Bytes of a string or of bytes that count as a struct more where ``max_structs`` limits a message."""
 COPIED_BODY_SIZE: Final = 4096
 """Bodies of bytes up to this size are copied into the buffer: a separate part takes a vector entry of a system call."""
 COPIED_ENCODED_SIZE: Final = 256
@@ -28,7 +30,7 @@ COPIED_ENCODED_SIZE: Final = 256
 
 
 class TooManyStructs(Exception):  # noqa: N818  # no error of the message: the caller chose the limit
-    """The message has more structs than the writer's ``max_structs``."""
+    """The message has more structs, or bytes that count as such, than the writer's ``max_structs``."""
 
 
 class Writer:
@@ -37,7 +39,10 @@ class Writer:
     __slots__ = ("buffer", "_parts", "_structs_left")
 
     def __init__(self, start: bytes = b"", max_structs: int | None = None) -> None:
-        """``start`` has the first bytes of the message; ``max_structs`` limits the elements of all arrays."""
+        """``start`` has the first bytes of the message; ``max_structs`` limits the elements of all arrays of structs.
+
+        Of longer strings and bytes, each ``BYTES_OF_A_STRUCT`` count as a struct.
+        """
         self.buffer = bytearray(start)
         self._parts: list[Part] = []
         self._structs_left = _NO_LIMIT if max_structs is None else max_structs
@@ -87,9 +92,16 @@ class Writer:
             encoded = value.encode()
         except UnicodeEncodeError as error:
             raise InvalidValue(f"{value!r} can't be encoded as UTF-8") from error
-        if len(encoded) > MAX_STRING_SIZE:
-            raise InvalidValue(f"a string of {len(encoded)} bytes")
+        if len(encoded) > BYTES_OF_A_STRUCT:
+            if len(encoded) > MAX_STRING_SIZE:
+                raise InvalidValue(f"a string of {len(encoded)} bytes")
+            self._count_bytes(len(encoded))
         return encoded
+
+    def _count_bytes(self, size: int) -> None:
+        self._structs_left -= size // BYTES_OF_A_STRUCT
+        if self._structs_left < 0:
+            raise TooManyStructs
 
     def write_string(self, value: str) -> None:
         """int16 length, UTF-8."""
@@ -124,7 +136,9 @@ class Writer:
     # Bytes and records
 
     def write_bytes(self, value: bytes) -> None:
-        """int32 length, bytes."""
+        """int32 length, bytes. Raises ``TooManyStructs``."""
+        if len(value) > BYTES_OF_A_STRUCT:
+            self._count_bytes(len(value))
         self.buffer += _INT32.pack(len(value))
         self.buffer += value
 
@@ -136,7 +150,9 @@ class Writer:
             self.write_bytes(value)
 
     def write_compact_bytes(self, value: bytes) -> None:
-        """Varint of length + 1, bytes."""
+        """Varint of length + 1, bytes. Raises ``TooManyStructs``."""
+        if len(value) > BYTES_OF_A_STRUCT:
+            self._count_bytes(len(value))
         self.write_unsigned_varint(len(value) + 1)
         self.buffer += value
 

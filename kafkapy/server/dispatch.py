@@ -6,11 +6,13 @@ of ApiVersions (KIP-511); any other unknown key or version ends the connection.
 
 The event loop serves all connections, so no request may block it for long:
 
-- a message of up to ``INLINE_SLOTS`` values is decoded, and a response of up to ``INLINE_STRUCTS`` structs is encoded,
-  on the loop; larger ones on the compute thread, which touches nothing but the message and its bytes;
+- a message of up to ``INLINE_SLOTS`` values is decoded, and a response of up to ``INLINE_STRUCTS`` structs, or 64 kB in
+  few structs, is encoded on the loop; larger ones on the compute thread, which touches nothing but the message and its
+  bytes;
 - a handler with much to do is a generator and runs in slices (``kafkapy/turns.py``);
-- ``LARGE_AT_ONCE`` large requests are decoded and handled at a time, the others wait as undecoded frames, or after
-  their first slice. They also wait while unread responses and decoded, unanswered requests use up their memory budget
+- ``LARGE_AT_ONCE`` large requests are decoded and handled, and large responses encoded, at a time; the others wait as
+  undecoded frames, after their first slice, or as responses that share their bytes with the broker's state. They also
+  wait while unread responses and decoded, unanswered requests use up their memory budget
   (``network/budget.py``). So the memory for messages does not grow with the number of connections.
 """
 
@@ -55,7 +57,10 @@ OVERTAKEN_SLOTS: Final = 1_000
 ``INLINE_SLOTS``."""
 
 INLINE_STRUCTS: Final = 1_000
-"""Structs of a response that are encoded on the event loop: about a millisecond of work."""
+"""Structs of a response that are encoded on the event loop: about a millisecond of work.
+
+64 bytes of a field count as a struct, so a response that is encoded on the loop has hardly more than 64 kB: the memory
+budget does not see such small ones, which a client may leave unread."""
 
 _REMEMBERED_BUDGET: Final = INLINE_SLOTS - MOST_VALUES
 """A request that leaves less of ``INLINE_SLOTS`` has more than ``MOST_VALUES``, and gets no form."""
@@ -275,8 +280,13 @@ class Dispatcher:
             return self._encode_beside(route, header, response)
 
     def _encode_beside(self, route: Route, header: RequestHeader, response: Message) -> Waiting[Route]:
-        encoding = self._compute.run(lambda: encode(header, route.flexible_response_header, response))
-        return Waiting(route, header, encoding)
+        encoding = self._encode_admitted(route, header, response)
+        return Waiting(route, header, asyncio.get_running_loop().create_task(encoding))
+
+    async def _encode_admitted(self, route: Route, header: RequestHeader, response: Message) -> list[Part]:
+        async with self._large:
+            await self._budget.admission()
+            return await self._compute.run(lambda: encode(header, route.flexible_response_header, response))
 
     async def _serve_large(
         self, route: Route, header: RequestHeader, located: tuple[memoryview, int], session: Session

@@ -6,6 +6,7 @@ from uuid import UUID
 import pytest
 
 from kafkapy.protocol.primitives import InvalidValue, Writer
+from kafkapy.protocol.writer import TooManyStructs
 
 
 class Slice:
@@ -98,3 +99,15 @@ def test_strings_that_can_not_be_encoded_are_refused(text: str) -> None:
 def test_a_tag_that_occurs_twice_is_refused() -> None:
     with pytest.raises(InvalidValue):
         Writer().write_tagged_fields([(1, b"")], [(1, b"")])
+
+
+@pytest.mark.parametrize("method", ["write_string", "write_compact_string", "write_bytes", "write_compact_bytes"])
+def test_long_fields_count_as_structs(method: str) -> None:
+    unit = "x" if "string" in method else b"x"
+    writer = Writer(max_structs=10)
+    write = getattr(writer, method)
+    for _ in range(100):
+        write(unit * 64)
+    write(unit * 640)
+    with pytest.raises(TooManyStructs):
+        write(unit * 65)

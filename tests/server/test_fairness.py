@@ -9,8 +9,12 @@ import pytest
 
 from kafkapy import turns
 from kafkapy.network import connection as connection_module
+from kafkapy.network.budget import RequestMemory
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
+from kafkapy.protocol.messages.describe_groups import DescribeGroupsRequest
 from kafkapy.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kafkapy.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkapy.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkapy.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -87,6 +91,43 @@ def test_large_messages_are_decoded_and_encoded_beside_the_loop(tmp_path: Path, 
                 assert [each.error_code for each in answer.topics[0].partitions[:4]] == [0, 0, 3, 3]
 
     run(scenario())
+
+
+@pytest.mark.parametrize("size", [10, 200_000])
+def test_a_response_of_many_bytes_waits_while_unread_responses_use_up_the_memory(tmp_path: Path, size: int) -> None:
+    """A JoinGroup response has two structs and, for the leader, the metadata of all members."""
+    request = JoinGroupRequest("g", 30_000, 30_000, protocol_type="consumer")
+    request.protocols = [JoinGroupRequestProtocol("range", bytes(size))]
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            services = broker.services
+            client, other = await Client.connect(broker), await Client.connect(broker)
+            find = FindCoordinatorRequest("g")
+            while (await client.ask(find, 0)).error_code:
+                await other.ask(SMALL, 0)
+            assert (await client.ask(request, 2)).error_code == 0
+            computed = services.compute.run_count
+            request.member_id = await _leader_of_one(broker)
+            with RequestMemory(services.memory) as unread:
+                unread.charge(services.memory.available)
+                client.send(frame(request, 2))
+                for _ in range(50):
+                    await other.ask(SMALL, 0)
+                assert services.compute.run_count == computed
+                if size > 1000:
+                    assert not client.reader._buffer  # type: ignore[attr-defined]  # nothing was sent
+            answer = Client.decode(request.API_KEY, 2, await client.receive())
+            assert [len(each.metadata) for each in answer.members] == [size]
+            assert services.compute.run_count == computed + (size > 1000)
+
+    run(scenario())
+
+
+async def _leader_of_one(broker: BrokerServer) -> str:
+    client = await Client.connect(broker)
+    (group,) = (await client.ask(DescribeGroupsRequest(["g"]), 4)).groups
+    return str(group.members[0].member_id)
 
 
 def test_requests_behind_a_large_one_are_answered_after_it(tmp_path: Path, short_slices: None) -> None:

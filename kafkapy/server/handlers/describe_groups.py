@@ -2,12 +2,15 @@
 
 Versions 0-5; from version 3 with the operations that the client may perform (all: there are no ACLs yet).
 Errors, by group: COORDINATOR_LOAD_IN_PROGRESS 14, COORDINATOR_NOT_AVAILABLE 15, NOT_COORDINATOR 16. A group that does
-not exist is Dead, without an error.
+not exist is Dead, without an error. UNKNOWN_SERVER_ERROR -1 for all groups if names are repeated so often that the
+response would be larger than what all groups together take.
 """
 
 from typing import TYPE_CHECKING
 
-from kafkapy.coordinator.group.calls import GroupDescription
+from kafkapy.coordinator.group.calls import GroupDescription, MemberDescription
+from kafkapy.coordinator.group.metadata_budget import text_size
+from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -22,19 +25,34 @@ if TYPE_CHECKING:
 
 
 def handle(context: "RequestContext", request: DescribeGroupsRequest) -> Steps[DescribeGroupsResponse]:
-    """Describe each group; one that is named several times is described once and answered each time."""
+    """Describe each group; one that is named several times is described once and answered each time.
+
+    A group of some kB that is named in 3 bytes would let a small request have a response of any size. Apache Kafka
+    answers all groups with UNKNOWN_SERVER_ERROR if the response takes more than 2^31-1 bytes.
+    """
     coordinator = context.services.group_coordinator
-    described: dict[str, DescribedGroup] = {}
+    described: dict[str, tuple[DescribedGroup, int]] = {}
     response = DescribeGroupsResponse(groups=[])
+    size = 0
     for group_id in request.groups:
-        found = described.get(group_id)
-        if found is None:
+        known = described.get(group_id)
+        if known is None:
             group = yield from coordinator.describe_group(group_id)
             found = yield from _build(group, with_operations=request.include_authorized_operations)
-            described[group_id] = found
-        response.groups.append(found)
+            known = described[group_id] = found, sum(map(_size_of, group.members))
+        response.groups.append(known[0])
+        size += known[1]
+        if size > coordinator.groups_max_size:
+            error = ErrorCode.UNKNOWN_SERVER_ERROR
+            return DescribeGroupsResponse(groups=[DescribedGroup(error, group_id=each) for each in request.groups])
         yield
     return response
+
+
+def _size_of(member: MemberDescription) -> int:
+    """The bytes of a member, as ``MetadataBudget`` counts them."""
+    *ids, metadata, assignment = member
+    return text_size(*ids) + len(metadata) + len(assignment)
 
 
 def _build(group: GroupDescription, *, with_operations: bool) -> Steps[DescribedGroup]:

@@ -2,7 +2,7 @@ import pytest
 
 from kafkapy.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest
 from kafkapy.server.handlers import describe_groups
-from tests.coordinator.world import RANGE
+from tests.coordinator.world import RANGE, World
 from tests.server.handlers.groups_context import Asker
 
 
@@ -31,3 +31,15 @@ def test_a_group_of_another_coordinator_has_no_operations() -> None:
     asker.world.coordinator.shutdown()
     (group,) = asker.ask(describe_groups, DescribeGroupsRequest(["g"], include_authorized_operations=True), 5).groups
     assert (group.error_code, group.group_state, group.authorized_operations) == (15, "", -(2**31))
+
+
+def test_a_name_that_is_repeated_makes_no_response_larger_than_all_groups() -> None:
+    """Apache Kafka refuses all groups in this way where the response would take more than 2^31-1 bytes."""
+    asker = Asker(World(kafkapy_group_metadata_max_bytes=100_000))
+    asker.world.stable(protocols=(("range", bytes(30_000)),))
+    groups = asker.ask(describe_groups, DescribeGroupsRequest(["g"] * 3), 5).groups
+    assert [(group.error_code, len(group.members)) for group in groups] == [(0, 1)] * 3
+    groups = asker.ask(describe_groups, DescribeGroupsRequest(["g", "h"] * 4), 5).groups
+    assert [(group.group_id, group.error_code, group.members) for group in groups] == [("g", -1, []), ("h", -1, [])] * 4
+    groups = asker.ask(describe_groups, DescribeGroupsRequest(["h" * 200] * 1000), 5).groups
+    assert {group.error_code for group in groups} == {0}
