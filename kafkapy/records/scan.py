@@ -17,6 +17,9 @@ FAULTS = (
 )
 """The meaning of the positions -1, -2, -3 and -4."""
 
+INTERFACE = 2
+"""Another number when a function takes or returns something else: ``scanner.py`` refuses a module compiled before that."""
+
 _SIGN = 1 << 31
 _MASK = (1 << 32) - 1
 _SIGN_16 = 1 << 15

@@ -9,7 +9,7 @@ from importlib import import_module
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from types import ModuleType
-from typing import Any, cast
+from typing import Any, Final, cast
 
 DIRECTORY = os.path.dirname(__file__)
 INTERPRETED_VARIABLE = "KAFKAPY_INTERPRETED_SCAN"
@@ -47,7 +47,21 @@ def choose(name: str = "scan") -> ModuleType:
     return import_module(f"kafkapy.records.{name}")
 
 
-_chosen = choose()
+INTERFACE: Final = 2
+"""The ``INTERFACE`` of ``scan.py`` that this file uses."""
+
+
+def check_interface(module: ModuleType) -> ModuleType:
+    """Return ``module``; raises ``ImportError`` if it was compiled from another version of ``scan.py``."""
+    if getattr(module, "INTERFACE", None) != INTERFACE:
+        raise ImportError(
+            f"{module.__file__} was compiled from another version of scan.py. Install kafkapy again (`make setup` in its"
+            " repository), or delete that file: then the interpreted module is used, which is slower."
+        )
+    return module
+
+
+_chosen = check_interface(choose())
 scan = cast(Scan, _chosen.scan)
 check_usual = cast(CheckUsual, _chosen.check_usual)
 FAULTS = cast(tuple[str, ...], _chosen.FAULTS)

@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -42,3 +43,13 @@ def test_a_stale_binary_fails_the_tests(tmp_path: os.PathLike[str]) -> None:
 
 def test_each_fault_has_a_message() -> None:
     assert [scanner.fault_message(fault) for fault in (-1, -2, -3, -4)] == list(scanner.FAULTS)
+
+
+@pytest.mark.parametrize("fields", [{}, {"INTERFACE": 1}])
+def test_a_module_that_was_compiled_from_an_older_file_is_refused(fields: dict[str, int]) -> None:
+    old = ModuleType("scan")
+    old.__file__ = "kafkapy/records/scan.so"
+    vars(old).update(fields)
+    with pytest.raises(ImportError, match=r"scan\.so was compiled from another version of scan\.py\. Install"):
+        scanner.check_interface(old)
+    assert scanner.check_interface(scanner.interpreted_module()).INTERFACE == scanner.INTERFACE
