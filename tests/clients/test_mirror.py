@@ -307,7 +307,11 @@ def test_records_that_are_gone_are_reported(source: Broker, target: Broker) -> N
     assert len(target.records("short")) == 5
 
 
-def test_a_topic_that_is_deleted_is_no_longer_waited_for(source: Broker, target: Broker) -> None:
+def test_a_topic_that_is_deleted_is_no_longer_waited_for(
+    source: Broker, target: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "RETRY_PAUSE_S", 0.0)
+    monkeypatch.setattr(reading, "WAIT_MS", 1)
     for name in ("kept-here", "gone-here"):
         source.create_topic(name, 1)
         source.produce(name, b"v")
@@ -315,6 +319,85 @@ def test_a_topic_that_is_deleted_is_no_longer_waited_for(source: Broker, target:
         source.delete_topic("gone-here")
         running.finish()
     assert len(target.records("kept-here")) == 1
+    assert running.lines[-1] == "topic gone-here was deleted on the source; it is no longer copied"
+
+
+def _listing(real: Callable[..., MetadataResponse], bootstrap: str, hidden: str) -> Callable[..., MetadataResponse]:
+    """A broker that does not list some topics (a pattern), as after its start."""
+
+    def metadata(client: ClusterClient, *arguments: Any, **options: Any) -> MetadataResponse:
+        found = real(client, *arguments, **options)
+        if client._bootstrap_text == bootstrap and not arguments:
+            found.topics = [each for each in found.topics if not re.fullmatch(hidden, each.name or "")]
+        return found
+
+    return metadata
+
+
+@BOTH
+@pytest.mark.parametrize("hidden", [".*", "hidden-.*"], ids=["all-topics", "one-topic"])
+def test_topics_that_the_source_does_not_list_are_not_taken_for_deleted(
+    source: Broker, target: Broker, transactional_id: str | None, hidden: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a broker that has started again, and has not heard from the controller."""
+    monkeypatch.setattr(engine, "RETRY_PAUSE_S", 0.0)
+    monkeypatch.setattr(reading, "WAIT_MS", 1)
+    real = ClusterClient.metadata
+    names = [f"{each}-{transactional_id}-{len(hidden)}" for each in ("hidden", "listed")]
+    for name in names:
+        source.create_topic(name, 1)
+        source.produce(name, b"1")
+    pattern = "|".join(names)
+    copied(source, target, pattern, transactional_id=transactional_id)
+    for name in names:
+        source.produce(name, b"2")
+    with mirrored(source, target, pattern, transactional_id=transactional_id) as running:
+        monkeypatch.setattr(ClusterClient, "metadata", _listing(real, source.bootstrap, hidden))
+        progress: list[engine.MirrorProgress] = []
+
+        def after(found: engine.MirrorProgress) -> None:
+            progress.append(found)
+            if len(progress) == 20:
+                monkeypatch.setattr(ClusterClient, "metadata", real)
+
+        with source.faults.drop(api="Fetch", count=1):
+            running.mirror.run(threading.Event(), after)
+    assert {each.partitions for each in progress} == {2}
+    assert all(each.lag or not each.is_connected for each in progress[:20])
+    assert progress[-1][3:] == (0, 2, True)
+    for name in names:
+        assert [each.value for each in target.records(name, read_committed=True)] == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("once", [True, False], ids=["once", "endless"])
+def test_a_source_that_lists_nothing_at_the_start_is_asked_again(
+    source: Broker, target: Broker, once: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "RETRY_PAUSE_S", 0.0)
+    real = ClusterClient.metadata
+    name = f"asked-again-{once}"
+    source.create_topic(name, 1)
+    source.produce(name, b"v")
+    empty = itertools.repeat(_listing(real, source.bootstrap, ".*"), 12)
+
+    def metadata(*arguments: Any, **options: Any) -> MetadataResponse:
+        return next(empty, real)(*arguments, **options)
+
+    monkeypatch.setattr(ClusterClient, "metadata", metadata)
+    with mirrored(source, target, name, once=once) as running:
+        assert running.lines == [
+            "the source lists no topics, as a broker does that has just started; the mirror connects again",
+            f"topic {name} is created on the target",
+        ]
+        assert running.mirror.progress.partitions == 1
+
+
+def test_a_source_without_topics_is_copied_too(target: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "RETRY_PAUSE_S", 0.0)
+    with Broker() as empty:
+        found = copied(empty, target, ".*")
+    assert found.mirror.progress == (0, 0, 0, 0, 0, True)
+    assert found.lines[-1] == "no topic of the source matches --topics .*"
 
 
 def test_it_runs_until_it_is_stopped_and_keeps_positions(

@@ -67,7 +67,7 @@ class Mirror:
         self._report = report
         self._reader = SourceReader(self._source, options.fetch_bytes)
         self._configs = TopicConfigSync(self._source, self._target, report, is_on=options.sync_configs)
-        self._selector = TopicSelector(clients, options, self._configs, report)
+        self._selector = TopicSelector(clients, options, self._configs, now_s=now_s, report=report)
         self._writer = (
             TargetWriter(self._target, options.group, report)
             if options.transactional_id is None
@@ -76,6 +76,8 @@ class Mirror:
         self._groups = GroupOffsetSync(self._source, self._target, options, report) if options.groups else None
         self._selection = Selection({}, {}, {}, [])
         self._positions: dict[Place, int] = {}
+        self._waiting: dict[Place, int] = {}
+        self._is_rolled_back = False
         self._offset_maps: dict[Place, MirrorOffsetMap] = {}
         self._uncommitted: set[Place] = set()
         self._ends: dict[Place, int] = {}
@@ -97,9 +99,10 @@ class Mirror:
         """What is copied so far."""
         ends = self._ends if self._goal is None else self._goal
         if self._lag is None:
-            self._lag = sum(max(end - self._positions.get(place, 0), 0) for place, end in ends.items())
+            self._lag = sum(max(end - self._copied_to(place), 0) for place, end in ends.items())
         counts = self._records, self._batch_count, self._size
-        return MirrorProgress(*counts, self._lag, len(self._positions), self._failed_since_s is None)
+        partitions = len(self._positions) + len(self._waiting)
+        return MirrorProgress(*counts, self._lag, partitions, self._failed_since_s is None)
 
     @property
     def is_done(self) -> bool:
@@ -109,7 +112,12 @@ class Mirror:
     @property
     def _is_copied(self) -> bool:
         goal = self._goal
-        return goal is not None and all(self._positions.get(place, 0) >= end for place, end in goal.items())
+        return goal is not None and all(self._copied_to(place) >= end for place, end in goal.items())
+
+    def _copied_to(self, place: Place) -> int:
+        """The position of a partition, also of one that waits for a leader."""
+        at = self._positions.get(place)
+        return self._waiting.get(place, 0) if at is None else at
 
     def open(self, stop: threading.Event) -> None:
         """Compare the clusters, prepare the topics, and find the positions, or return early when ``stop`` is set.
@@ -228,8 +236,9 @@ class Mirror:
 
         No error tells when they have new ones, so topics are looked up meanwhile. Raises MirrorError after a minute.
         """
-        lost = sorted(place for place in self._goal or () if place not in self._positions)
-        if self._is_copied or not lost:
+        goal = self._goal or {}
+        lost = sorted(place for place in goal.keys() - self._positions if self._copied_to(place) < goal[place])
+        if not lost:
             self._leaderless_s = None
             return False
         now = self._now_s()
@@ -301,9 +310,8 @@ class Mirror:
             self._groups.reset()
         self._writer.open()
         if self._writer.is_transactional:
-            self._positions.clear()
+            self._is_rolled_back = True
             self._uncommitted.clear()
-            self._lag = None
         self._look_up()  # positions are committed behind it only: a topic that was deleted on the target takes none
 
     def _refresh(self) -> None:
@@ -320,7 +328,8 @@ class Mirror:
         """
         self._refreshed_s = self._now_s()
         self._select()
-        changed = [(name, 0) for name in self._configs.sync(self._selection.paths)]
+        listed = self._selection.paths.keys() - self._selection.missing
+        changed = [(name, 0) for name in self._configs.sync(listed)]
         self._uncommitted.update(place for place in changed if place in self._positions)
         created = self._selection.created
         if self._uncommitted:
@@ -336,8 +345,13 @@ class Mirror:
             if partition == 0:
                 self._configs.restore(name, position.configs)
         self._selection = self._selector.select(committed)
+        if self._is_rolled_back:  # only now: until then progress shows what it was before
+            self._positions.clear()
+            self._is_rolled_back = False
         committed = self._without_deleted(committed)
         places = self._selection.source_leaders
+        waiting = (place for place in self._selection.without_leader if place in committed)
+        self._waiting = {place: committed[place].offset for place in waiting}
         new = [place for place in places if place not in self._positions]
         first = self._offsets((place for place in new if place not in committed), EARLIEST)
         ends = list_offsets(self._target, new, self._selection.target_leaders, LATEST, is_source=False)
@@ -348,7 +362,7 @@ class Mirror:
         self._positions.update(first)
         self._offset_maps = {place: each for place, each in self._offset_maps.items() if place in places}
         self._uncommitted = {*(place for place in self._uncommitted if place in places), *first}
-        self._ends = {place: end for place, end in self._ends.items() if place in places}
+        self._ends = {place: end for place, end in self._ends.items() if place in places or place in self._waiting}
         self._lag = None
         if self._goal is not None:
             paths = self._selection.paths

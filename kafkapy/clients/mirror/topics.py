@@ -9,20 +9,21 @@ from kafkapy.clients.errors import NoBrokerError, RequestFailedError
 from kafkapy.clients.mirror.common import MirrorError, MirrorOptions, Place, passes
 from kafkapy.clients.mirror.positions import Position, positions
 from kafkapy.clients.mirror.settings import OWN_KEYS, TOPICS_AT_A_TIME, TopicConfigSync
+from kafkapy.clients.mirror.source_topics import SourceTopics
 from kafkapy.clients.topics import TopicToCreate
 from kafkapy.protocol.errors import ErrorCode
-from kafkapy.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
+from kafkapy.protocol.messages.metadata import MetadataResponseTopic
 
-INTERNAL_PREFIX: Final = "__"
 _NOT_THERE_YET: Final = frozenset({ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 
 
 class Selection(NamedTuple):
     """The partitions to copy that have leaders on both sides, and the paths of their topics.
 
-    ``without_leader`` are the partitions that have to wait for one, ``created`` the topics that were not on the target
-    and of which no position is committed there yet, ``matching`` how many topics have names that match, also those that
-    come from the target and are not copied.
+    ``without_leader`` are the partitions that have to wait for one, also those of the topics in ``missing``, which the
+    source does not list just now. ``created`` are the topics that were not on the target and of which no position is
+    committed there yet, ``matching`` is how many topics have names that match, also those that come from the target and
+    are not copied.
     """
 
     source_leaders: dict[Place, int]
@@ -31,6 +32,7 @@ class Selection(NamedTuple):
     without_leader: list[Place]
     created: frozenset[str] = frozenset()
     matching: int = 0
+    missing: frozenset[str] = frozenset()
 
 
 class TopicSelector:
@@ -41,9 +43,12 @@ class TopicSelector:
         clients: tuple[ClusterClient, ClusterClient],
         options: MirrorOptions,
         topic_configs: TopicConfigSync,
+        *,
+        now_s: Callable[[], float],
         report: Callable[[str], None],
     ) -> None:
         self._source, self._target = clients
+        self._source_topics = SourceTopics(self._source, options.topics, now_s, report)
         self._configs = topic_configs
         self._options = options
         self._report = report
@@ -62,19 +67,20 @@ class TopicSelector:
     def select(self, committed: Mapping[Place, Position]) -> Selection:
         """The partitions to copy now; ``committed`` are the positions on the target.
 
-        Raises MirrorError where topics don't fit together, RequestFailedError where the target refuses a topic.
+        Raises MirrorError where topics don't fit together, RequestFailedError where the target refuses a topic,
+        NoBrokerError while the source does not know its topics.
         """
-        metadata = self._source.metadata()
+        matching = self._source_topics.look_up()
         marks = _paths(positions(self._source, self._options.group))
         stored = _paths(committed)
         chosen = {}
-        matching = sorted(self._matching(metadata), key=lambda each: each.name or "")
         for topic in matching:
             name = topic.name or ""
             if not self._goes_back(name, marks, stored):
                 chosen[name] = topic
                 self._check_origin(name, stored.get(name))
-        found = self._prepare(chosen)
+        missing = self._source_topics.missing
+        found = self._prepare({name: topic for name, topic in chosen.items() if name not in missing})
         paths = {name: ",".join(filter(None, (self._ids[0], marks.get(name)))) for name in chosen}
         source_leaders, target_leaders = _leaders(chosen.values()), _leaders(found)
         all_places = {(name, each.partition_index) for name in chosen for each in chosen[name].partitions}
@@ -86,18 +92,12 @@ class TopicSelector:
             sorted(all_places - both),
             frozenset(self._created),
             len(matching),
+            missing,
         )
 
     def begun(self, topics: Iterable[str]) -> None:
         """Positions of topics that were created are committed: from then on they count, not those from before."""
         self._created.difference_update(topics)
-
-    def _matching(self, metadata: MetadataResponse) -> Iterable[MetadataResponseTopic]:
-        for topic in metadata.topics:
-            name = topic.name or ""
-            is_internal = topic.is_internal or name.startswith(INTERNAL_PREFIX)
-            if not is_internal and any(pattern.fullmatch(name) for pattern in self._options.topics):
-                yield topic
 
     def _goes_back(self, name: str, marks: Mapping[str, str], stored: Mapping[str, str]) -> bool:
         """Whether the source has the topic from the target; if each has it from the other, the smaller id may copy."""
