@@ -400,6 +400,89 @@ def test_a_source_without_topics_is_copied_too(target: Broker, monkeypatch: pyte
     assert found.lines[-1] == "no topic of the source matches --topics .*"
 
 
+def _made_again(source: Broker, topic: str, values: list[bytes]) -> None:
+    source.delete_topic(topic)
+    source.create_topic(topic, 1)
+    for value in values:
+        source.produce(topic, value)
+
+
+@BOTH
+@pytest.mark.parametrize("values", [[b"new"], []], ids=["some", "none"])
+def test_once_copies_a_topic_that_was_made_again_before(
+    source: Broker, target: Broker, transactional_id: str | None, values: list[bytes]
+) -> None:
+    name = f"again-before-{transactional_id}-{len(values)}"
+    source.create_topic(name, 1)
+    for value in (b"1", b"2"):
+        source.produce(name, value)
+    copied(source, target, name, transactional_id=transactional_id)
+    _made_again(source, name, values)
+    with mirrored(source, target, name, transactional_id=transactional_id) as running:
+        assert not running.mirror.is_done
+        running.mirror.run(threading.Event(), _at_most(100))
+    ends = "the source ends before offset 2, so its topic is another one now"
+    assert running.lines == [f"partition {name}-0: {ends}; it is copied from its beginning"]
+    assert [each.value for each in target.records(name, read_committed=True)] == [b"1", b"2", *values]
+    assert copied(source, target, name, transactional_id=transactional_id).mirror.progress.records == 0
+
+
+def test_once_believes_a_position_behind_the_last_stable_offset(source: Broker, target: Broker) -> None:
+    """A new leader may answer with an end that is too low for a while; its answer to a fetch tells more."""
+    source.create_topic("held", 1)
+    source.produce("held", b"1")
+    copied(source, target, "held")
+    with ClusterClient(source.bootstrap) as client:
+        writer = engine.TransactionalWriter(client, "g", "holds-back")
+        writer.open()
+        (passed,) = forwarded(memoryview(encode_batch([Record(None, b"open", timestamp=5)])), ())
+        writer.write({("held", 0): engine.deque([passed])}, {("held", 0): 0}, lambda *_: None)
+        with ClusterClient(target.bootstrap) as other:
+            path = positions(other, GROUP)["held", 0].path
+            commit(other, GROUP, {("held", 0): Position(2, path)})
+        with mirrored(source, target, "held") as running:
+            running.mirror.run(threading.Event(), _at_most(100))
+        writer.open()
+    assert running.lines == []
+    assert running.mirror.progress.records == 0
+
+
+def test_once_ends_if_a_topic_is_made_again_meanwhile(
+    source: Broker, target: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "WAIT_MS", 1)
+    source.create_topic("meanwhile", 1)
+    for at in range(3):
+        source.produce("meanwhile", b"%d" % at)
+    copied(source, target, "meanwhile")
+    for at in range(3, 6):
+        source.produce("meanwhile", b"%d" % at)
+    with mirrored(source, target, "meanwhile") as running:
+        _made_again(source, "meanwhile", [b"new"])
+        running.mirror.run(threading.Event(), _at_most(100))
+    assert running.lines[-1].startswith("partition meanwhile-0: the source ends before offset 3, so its topic is")
+    assert [each.value for each in target.records("meanwhile")] == [b"0", b"1", b"2", b"new"]
+
+
+def test_once_ends_if_a_topic_is_made_again_and_ends_behind_the_position(
+    source: Broker, target: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fetch at the position does not show it; what the source had at the start will not come any more."""
+    monkeypatch.setattr(reading, "WAIT_MS", 1)
+    source.create_topic("grown", 1)
+    source.produce("grown", b"0")
+    copied(source, target, "grown")
+    for at in range(1, 6):
+        source.produce("grown", b"%d" % at)
+    with mirrored(source, target, "grown") as running:
+        _made_again(source, "grown", [b"a", b"b", b"c"])
+        running.mirror.run(threading.Event(), _at_most(2000))
+    assert running.lines[-1].startswith(
+        "partition grown-0: the source has ended at offset 3 for 60 s, before offset 6, at which it ended at the start,"
+    )
+    assert [each.value for each in target.records("grown")] == [b"0", b"b", b"c", b"a", b"b", b"c"]
+
+
 def test_it_runs_until_it_is_stopped_and_keeps_positions(
     source: Broker, target: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

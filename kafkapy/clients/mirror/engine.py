@@ -15,13 +15,14 @@ from kafkapy.clients.mirror.common import MirrorError, MirrorOptions, Place, pas
 from kafkapy.clients.mirror.groups import GroupOffsetSync
 from kafkapy.clients.mirror.offset_map import MirrorOffsetMap
 from kafkapy.clients.mirror.positions import Position
-from kafkapy.clients.mirror.reading import FetchedBatches, SourceReader, list_offsets
+from kafkapy.clients.mirror.reading import FetchedBatches, FetchResult, SourceReader, list_offsets
 from kafkapy.clients.mirror.settings import TopicConfigSync
 from kafkapy.clients.mirror.topics import Selection, TopicSelector
 from kafkapy.clients.mirror.writing import TargetWriter, TransactionalWriter
 from kafkapy.protocol.constants import EARLIEST, LATEST
 from kafkapy.records.errors import RecordsError
 from kafkapy.records.forward import Forwarded, forwarded
+from kafkapy.types import NO_OFFSET
 
 RETRY_PAUSE_S: Final = 0.5
 ONCE_PATIENCE_S: Final = 60.0
@@ -82,6 +83,7 @@ class Mirror:
         self._uncommitted: set[Place] = set()
         self._ends: dict[Place, int] = {}
         self._goal: dict[Place, int] | None = None
+        self._doubtful: set[Place] = set()  # with ``once``: the goal is before the position
         self._lag: int | None = None  # until positions or ends change
         self._committed_s = self._refreshed_s = self._kept_s = self._synced_s = self._groups_kept_s = now_s()
         self._refresh_every_s = options.refresh_every_s
@@ -92,6 +94,7 @@ class Mirror:
         self._after_round: Callable[[MirrorProgress], None] = lambda _progress: None
         self._copied_s: float | None = None
         self._leaderless_s: float | None = None
+        self._short_s: float | None = None
         self._records = self._batch_count = self._size = 0
 
     @property
@@ -111,8 +114,12 @@ class Mirror:
 
     @property
     def _is_copied(self) -> bool:
-        goal = self._goal
-        return goal is not None and all(self._copied_to(place) >= end for place, end in goal.items())
+        return self._goal is not None and not any(self._is_left(place) for place in self._goal)
+
+    def _is_left(self, place: Place) -> bool:
+        """With ``once``: whether a partition is to be fetched still."""
+        goal = self._goal or {}
+        return place in self._doubtful or self._copied_to(place) < goal.get(place, 0)
 
     def _copied_to(self, place: Place) -> int:
         """The position of a partition, also of one that waits for a leader."""
@@ -148,6 +155,9 @@ class Mirror:
                 topic, partition = self._selection.without_leader[0]
                 raise MirrorError(f"partition {topic}-{partition} has no leader, so it can't be copied now")
             self._goal, self._lag = self._offsets(self._positions, LATEST), None
+            # A topic that was made again may end before its position, but a new leader may also answer with too low an
+            # end for a while. What a fetch at the position brings, decides.
+            self._doubtful = {place for place, end in self._goal.items() if end < self._positions[place]}
 
     def _tell_nothing_matches(self) -> None:
         """A line, or with ``once`` MirrorError; a source without any topic is copied, too, if all are wanted."""
@@ -224,8 +234,7 @@ class Mirror:
             if queues:  # there may be so many batches that it takes a minute
                 self._has_succeeded()
                 self._after_round(self.progress)
-        for place in result.out_of_range:
-            self._move_into_range(place)
+        self._follow_ends(result, is_idle=is_idle)
         if is_idle or self._is_copied:
             self._commit()
         if self._is_copied or self._now_s() - self._synced_s >= self._options.refresh_every_s:
@@ -236,8 +245,7 @@ class Mirror:
 
         No error tells when they have new ones, so topics are looked up meanwhile. Raises MirrorError after a minute.
         """
-        goal = self._goal or {}
-        lost = sorted(place for place in goal.keys() - self._positions if self._copied_to(place) < goal[place])
+        lost = sorted(place for place in self._goal or () if place not in self._positions and self._is_left(place))
         if not lost:
             self._leaderless_s = None
             return False
@@ -253,10 +261,9 @@ class Mirror:
 
     def _wanted(self) -> dict[Place, int]:
         """Positions of the partitions to fetch: with ``once`` those that are not done."""
-        goal = self._goal
-        if goal is None:
+        if self._goal is None:
             return self._positions
-        return {place: at for place, at in self._positions.items() if at < goal.get(place, 0)}
+        return {place: at for place, at in self._positions.items() if self._is_left(place)}
 
     def _acknowledge(self, place: Place, passed: Forwarded, target_offset: int) -> None:
         self._positions[place], self._lag = passed.next_offset, None
@@ -367,6 +374,7 @@ class Mirror:
         if self._goal is not None:
             paths = self._selection.paths
             self._goal = {place: end for place, end in self._goal.items() if place[0] in paths}
+            self._doubtful &= self._goal.keys()
 
     def _without_deleted(self, committed: dict[Place, Position]) -> dict[Place, Position]:
         """The positions without those of topics that were deleted on the target, which begin again."""
@@ -400,6 +408,14 @@ class Mirror:
         leaders = self._selection.target_leaders
         return list_offsets(self._target, [place], leaders, LATEST, is_source=False)[place]
 
+    def _follow_ends(self, result: FetchResult, *, is_idle: bool) -> None:
+        """Move positions that the source has no record of."""
+        self._doubtful.difference_update(result.batches)
+        for place in result.out_of_range:
+            self._move_into_range(place)
+        if is_idle and self._goal is not None:
+            self._leave_short_ends(self._goal)
+
     def _move_into_range(self, place: Place) -> None:
         at = self._positions[place]
         first = self._offsets([place], EARLIEST)[place]
@@ -407,14 +423,44 @@ class Mirror:
             self._report(
                 f"partition {place[0]}-{place[1]}: the source has removed {first - at} offsets before the copy"
             )
+            self._move(place, first)
         else:
-            self._report(
-                f"partition {place[0]}-{place[1]}: the source ends before offset {at}, so its topic is another one now;"
-                " it is copied from its beginning"
-            )
-            self._offset_maps[place] = MirrorOffsetMap(0, self._target_end(place))
-        self._positions[place], self._lag = first, None
+            self._begin_again(place, first, f"the source ends before offset {at}")
+
+    def _begin_again(self, place: Place, first: int, why: str) -> None:
+        """Copy a partition of another topic with the same name, with ``once`` up to the end that it has now."""
+        self._report(
+            f"partition {place[0]}-{place[1]}: {why}, so its topic is another one now; it is copied from its beginning"
+        )
+        self._offset_maps[place] = MirrorOffsetMap(0, self._target_end(place))
+        self._move(place, first)
+        if self._goal is not None:
+            self._goal[place] = self._offsets([place], LATEST)[place]
+
+    def _move(self, place: Place, position: int) -> None:
+        self._positions[place], self._lag = position, None
         self._uncommitted.add(place)
+        self._doubtful.discard(place)
+
+    def _leave_short_ends(self, goal: dict[Place, int]) -> None:
+        """With ``once``: begin again with partitions whose goal does not come, as they were made again or truncated.
+
+        Only after a minute: the end that a new leader tells may be too low until its followers have fetched from it.
+        """
+        short = [place for place, end in goal.items() if self._is_short(place, end)]
+        now_s = self._now_s()
+        if not short or self._short_s is None:
+            self._short_s = now_s if short else None
+        elif now_s - self._short_s > ONCE_PATIENCE_S:
+            self._short_s = None
+            for place, first in self._offsets(short, EARLIEST).items():
+                ends = f"the source has ended at offset {self._ends[place]} for {ONCE_PATIENCE_S:.0f} s"
+                self._begin_again(place, first, f"{ends}, before offset {goal[place]}, at which it ended at the start")
+
+    def _is_short(self, place: Place, goal: int) -> bool:
+        """Whether all is copied that a partition has now, and the goal is behind it."""
+        end = self._ends.get(place, goal)
+        return end < goal and self._positions.get(place, NO_OFFSET) >= end
 
 
 def _forwarded(place: Place, fetched: FetchedBatches) -> deque[Forwarded]:
