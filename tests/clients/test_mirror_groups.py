@@ -1,5 +1,7 @@
 """Offsets of groups that a mirror translates, between two brokers in this process."""
 
+import itertools
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -239,3 +241,48 @@ def test_offsets_are_committed_again_before_they_are_forgotten(
         monkeypatch.setattr(engine, "KEEP_POSITIONS_S", 0.0)
         running.mirror.step()
         assert sent == ["still"]
+
+
+@pytest.mark.parametrize("transactional_id", [None, "mirror-after-delete"], ids=["at-least-once", "exactly-once"])
+def test_offsets_are_translated_again_after_the_topic_was_deleted_there(
+    source: Broker, target: Broker, transactional_id: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The target's brokers forget the offsets with the topic."""
+    monkeypatch.setattr(engine, "RETRY_PAUSE_S", 0.0)
+    topic = f"deleted-{transactional_id}"
+    source.create_topic(topic, 1)
+    _fill(source, topic, 10)
+    _set(source, topic, topic, 10)
+    options: dict[str, Any] = {"groups": patterns(topic), "transactional_id": transactional_id, "refresh_every_s": 0}
+    with mirrored(source, target, topic, once=False, **options) as running:
+        while _get(target, topic, topic) != 10:
+            running.mirror.step()
+        target.delete_topic(topic)
+        rounds = itertools.count(1)
+        stop = threading.Event()
+
+        def after(_: engine.MirrorProgress) -> None:
+            assert next(rounds) < 100
+            if _get(target, topic, topic) == 10:
+                stop.set()
+
+        running.mirror.run(stop, after)
+    assert len(target.records(topic, read_committed=True)) == 10
+
+
+def test_offsets_are_translated_again_after_the_target_has_lost_records(source: Broker, target: Broker) -> None:
+    """Somebody else may delete the topic there and make it again: the copies are at lower offsets then."""
+    _prepare(source, target, "remade", ahead=100, count=3)
+    _set(source, "again", "remade", 3)
+    with mirrored(source, target, "remade", groups=patterns("again"), once=False, refresh_every_s=0) as running:
+        while _get(target, "again", "remade") != 103:
+            running.mirror.step()
+        target.delete_topic("remade")
+        target.create_topic("remade", 1)
+        running.mirror._begin_anew()
+        _fill(source, "remade", 5, first=3)
+        _set(source, "again", "remade", 8)
+        while len(target.records("remade")) < 5:
+            running.mirror.step()
+        running.mirror.step()
+        assert _get(target, "again", "remade") == 5

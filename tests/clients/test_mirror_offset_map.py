@@ -122,8 +122,8 @@ def test_records_that_are_copied_again_count_where_they_are_last() -> None:
 
 def test_a_target_that_was_made_again_ends_what_is_known() -> None:
     found = MirrorOffsetMap(0, 0)
-    found.add(0, 10, 0, 10)
-    found.add(10, 20, 3, 10)
+    assert found.add(0, 10, 0, 10)
+    assert not found.add(10, 20, 3, 10)
     assert found.translate(9) is None
     assert found.translate(12) == 5
 

@@ -6,7 +6,7 @@ new producer epoch, from the positions that are acknowledged or, with transactio
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple
 
 from kafkapy.clients.cluster import ClusterClient
@@ -270,7 +270,8 @@ class Mirror:
         self._uncommitted.add(place)
         if target_offset >= 0:
             offset_map = self._offset_maps[place]
-            offset_map.add(passed.first_offset, passed.next_offset, target_offset, passed.record_count)
+            if not offset_map.add(passed.first_offset, passed.next_offset, target_offset, passed.record_count):
+                self._forget_offsets({place})
         if passed.data is not None:
             self._records += passed.record_count
             self._batch_count += 1
@@ -367,6 +368,7 @@ class Mirror:
         self._positions = {place: at for place, at in self._positions.items() if place in places}
         self._positions.update({place: committed[place].offset for place in new if place in committed})
         self._positions.update(first)
+        self._forget_offsets(first)
         self._offset_maps = {place: each for place, each in self._offset_maps.items() if place in places}
         self._uncommitted = {*(place for place in self._uncommitted if place in places), *first}
         self._ends = {place: end for place, end in self._ends.items() if place in places or place in self._waiting}
@@ -398,8 +400,14 @@ class Mirror:
                 f"partition {place[0]}-{place[1]}: the target ends at offset {target_end}, before offset"
                 f" {found.target_end}, to which records were copied: its records were lost, or its topic is a new one"
             )
+            self._forget_offsets({place})
             found = None
         return MirrorOffsetMap(committed.offset, target_end) if found is None else found
+
+    def _forget_offsets(self, places: Collection[Place]) -> None:
+        """The target has the records at lower offsets than before, so those of groups are translated again."""
+        if self._groups is not None:
+            self._groups.forget(places)
 
     def _offsets(self, places: Iterable[Place], at: int) -> dict[Place, int]:
         return self._reader.offsets(places, self._selection.source_leaders, at)

@@ -6,7 +6,7 @@ Offsets only grow, and only after they have grown on the source: what somebody s
 group of the source does not go on.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from kafkapy.clients.cluster import ClusterClient
@@ -81,6 +81,11 @@ class GroupOffsetSync:
     def reset(self) -> None:
         """Forget which brokers coordinate groups, after the connections were lost."""
         self._coordinators.clear()
+
+    def forget(self, places: Collection[Place]) -> None:
+        """The target's offsets of these partitions have begun anew, lower: those that were committed do not count."""
+        if places:
+            self._done = {(group, place): at for (group, place), at in self._done.items() if place not in places}
 
     def sync(self, translate: Translate, leaders: dict[Place, int], *, keep: bool = False) -> bool:
         """Commit on the target what has grown on the source; ``leaders`` are the target's, of all copied partitions.

@@ -73,23 +73,24 @@ class MirrorOffsetMap:
         """How many stretches there are."""
         return len(self._stretches)
 
-    def add(self, source: int, source_end: int, target: int, records: int) -> None:
+    def add(self, source: int, source_end: int, target: int, records: int) -> bool:
         """Some records were copied to ``target`` and the offsets behind it; earlier copies of them no longer count.
 
         If the target has something else there now than the map says, its log was cut or made again: what was known is
-        forgotten.
+        forgotten. Returns whether it is known still.
         """
         new = Stretch(source, source_end, target, target + records, records)
         if target < self.target_end:
             self._stretches = [new]
-            return
+            return False
         self._cut(source)
         if self._stretches and _touches(self._stretches[-1], new):
             self._stretches[-1] = _merged(self._stretches[-1], new)
-            return
+            return True
         self._stretches.append(new)
         if len(self._stretches) > STRETCHES:
             self._merge_cheapest()
+        return True
 
     def translate(self, offset: int) -> int | None:
         """The target's offset at which a consumer goes on that has read the source up to ``offset``.
