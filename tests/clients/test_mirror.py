@@ -17,10 +17,17 @@ from kafkapy.clients.mirror import engine, reading
 from kafkapy.clients.mirror.common import MirrorError, MirrorFencedError, MirrorOptions, Place, check_producer, passes
 from kafkapy.clients.mirror.positions import Position, commit, positions
 from kafkapy.clients.mirror.reading import SourceReader
+from kafkapy.clients.mirror.writing import DEPTH
 from kafkapy.clients.topics import TopicToCreate, create_topic, create_topics, grow_topic
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.fetch import PartitionData
 from kafkapy.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
+from kafkapy.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
 from kafkapy.records.forward import forwarded
 from kafkapy.records.record import Record, encode_batch, encode_legacy
 from kafkapy.testing import Broker
@@ -688,6 +695,75 @@ def test_a_record_that_the_target_refuses_names_the_key(
         create_topic(client, name, partitions=1, configs=settings)
     with pytest.raises(MirrorError, match=message):
         copied(source, target, name)
+
+
+@pytest.mark.parametrize("bad", ["a", "z"], ids=["first", "last"])
+def test_a_topic_that_can_not_be_written_does_not_double_the_others(
+    source: Broker, target: Broker, bad: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "RETRY_PAUSE_S", 0.0)
+    names = [f"{each}-beside-{bad}" for each in "amz"]
+    for name in names:
+        source.create_topic(name, 1)
+        for at in range(8):
+            source.produce(name, b"%d" % at)
+    refused = f"{bad}-beside-{bad}"
+    with target.faults.error("NOT_ENOUGH_REPLICAS", api="Produce", topic=refused, count=DEPTH) as fault:
+        found = copied(source, target, f".-beside-{bad}")
+    assert fault.fired == DEPTH
+    assert found.mirror.progress.records == 24
+    for name in names:
+        assert [each.value for each in target.records(name)] == [b"%d" % at for at in range(8)]
+
+
+def test_an_error_that_does_not_pass_is_told_beside_one_that_does(
+    source: Broker, target: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "RETRY_PAUSE_S", 0.0)
+    for name in ("both-1", "both-2"):
+        source.create_topic(name, 1)
+        source.produce(name, b"v")
+    with (
+        target.faults.error("NOT_ENOUGH_REPLICAS", api="Produce", topic="both-1"),
+        target.faults.error("INVALID_RECORD", api="Produce", topic="both-2"),
+        pytest.raises(MirrorError, match=r"topic both-2: .*Change cleanup\.policy"),
+    ):
+        copied(source, target, "both-.")
+
+
+class _Leader:
+    """A broker of the target whose connection may break; it takes what it is sent."""
+
+    def __init__(self, *, breaks_at: str = "") -> None:
+        self._breaks_at = breaks_at
+        self._requests: list[ProduceRequest] = []
+
+    def post(self, request: ProduceRequest, _at_most: int | None) -> None:
+        if self._breaks_at == "post":
+            raise NoBrokerError("broken at post")
+        self._requests.append(request)
+
+    def take(self, _: type[ProduceResponse]) -> ProduceResponse:
+        if self._breaks_at == "take":
+            raise NoBrokerError("broken at take")
+        answer = ProduceResponse()
+        for topic in self._requests.pop(0).topic_data:
+            parts = [PartitionProduceResponse(each.index, base_offset=7) for each in topic.partition_data]
+            answer.responses.append(TopicProduceResponse(topic.name, partition_responses=parts))
+        return answer
+
+
+def test_leaders_that_are_lost_do_not_double_what_the_others_have() -> None:
+    leaders = [_Leader(breaks_at="post"), _Leader(breaks_at="take"), _Leader()]
+    writer = engine.TargetWriter(SimpleNamespace(node=leaders.__getitem__), "g")  # type: ignore[arg-type]
+    places = {("t", at): at for at in range(3)}
+    queues = {
+        place: engine.deque(forwarded(encode_batch([Record(None, b"1", timestamp=5)]) * 2)) for place in places
+    }  # fmt: skip
+    found: list[Place] = []
+    with pytest.raises(NoBrokerError, match="broken at post"):
+        writer.write(queues, places, lambda place, _passed, _offset: found.append(place))
+    assert found == [("t", 2), ("t", 2)]
 
 
 def test_a_disk_that_fails_is_waited_for(source: Broker, target: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

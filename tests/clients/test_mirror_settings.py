@@ -8,6 +8,7 @@ from kafkapy.clients import configs
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import NotServedError
 from kafkapy.clients.mirror import settings
+from kafkapy.clients.mirror.positions import commit, positions
 from kafkapy.clients.topics import create_topic
 from kafkapy.testing import Broker
 from tests.clients.mirrors import copied, mirrored
@@ -82,6 +83,21 @@ def test_a_topic_of_the_target_keeps_what_it_has(source: Broker, target: Broker)
     _set(source, "older", "retention_ms", segment_bytes="6000000")
     copied(source, target, "older")
     assert _own(target, "older") == {"segment.bytes": "6000000"}
+
+
+def test_the_number_of_replicas_that_must_be_in_sync_is_not_copied(source: Broker, target: Broker) -> None:
+    """The target may have fewer replicas; what is set there stays, also what an earlier release has copied."""
+    _create(source, "in-sync", retention_ms="1000000", min_insync_replicas="2")
+    copied(source, target, "in-sync")
+    assert _own(target, "in-sync") == {"retention.ms": "1000000"}
+    _set(target, "in-sync", min_insync_replicas="1")
+    with ClusterClient(target.bootstrap) as client:
+        place = "in-sync", 0
+        before = positions(client, "kafkapy-mirror")[place]
+        text = f"{before.configs},min.insync.replicas:00000000"
+        commit(client, "kafkapy-mirror", {place: before._replace(configs=text)})
+        assert copied(source, target, "in-sync").lines == []
+        assert _own(target, "in-sync") == {"retention.ms": "1000000", "min.insync.replicas": "1"}
 
 
 def test_it_can_be_turned_off(source: Broker, target: Broker) -> None:

@@ -24,8 +24,10 @@ OWN_KEYS: Final = "kafkapy."
 """Keys that only kafkapy knows."""
 _OF_THE_TOPIC: Final = 1
 """The source of a configuration value that was set for the topic itself."""
-_NOT_COPIED: Final = frozenset({"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"})
-"""Keys whose values name brokers of the source."""
+_NOT_COPIED: Final = frozenset(
+    {"leader.replication.throttled.replicas", "follower.replication.throttled.replicas", "min.insync.replicas"}
+)
+"""Keys whose values name brokers of the source, or are about the number of its replicas: the target may have fewer."""
 
 Digests = dict[str, str]
 """Keys with digests of their values."""
@@ -63,7 +65,7 @@ class TopicConfigSync:
         """Take in what was committed for a topic, unless more is known; None: nothing was."""
         if text is not None and topic not in self._copied:
             pairs = [word.partition(":") for word in text.split(",") if word]
-            self._copied[topic] = {key: digest for key, _, digest in pairs}
+            self._copied[topic] = {key: digest for key, _, digest in pairs if key not in _NOT_COPIED}
 
     def encoded(self, topic: str) -> str | None:
         """The text to commit for a topic."""

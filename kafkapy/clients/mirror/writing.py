@@ -5,11 +5,11 @@ refuses those behind it too, and the order of a partition's records is kept.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from kafkapy.clients.cluster import ClusterClient
-from kafkapy.clients.errors import RequestFailedError, check
+from kafkapy.clients.errors import ClientError, RequestFailedError, check
 from kafkapy.clients.mirror import positions as mirror_positions
 from kafkapy.clients.mirror.common import (
     MirrorError,
@@ -17,6 +17,7 @@ from kafkapy.clients.mirror.common import (
     by_leader,
     by_topic,
     check_producer,
+    passes,
 )
 from kafkapy.clients.mirror.positions import Position
 from kafkapy.protocol.errors import ErrorCode
@@ -35,6 +36,7 @@ from kafkapy.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
+from kafkapy.records.batch import MAGIC
 from kafkapy.records.forward import Forwarded, stamp
 from kafkapy.types import NO_OFFSET
 
@@ -116,28 +118,33 @@ class TargetWriter:
         self._send(_waves(queues, acknowledged), leaders, acknowledged)
 
     def _send(self, waves: list[Wave], leaders: dict[Place, int], acknowledged: Acknowledged) -> None:
+        """All responses are taken before an error is raised: what other partitions have must not be sent again."""
         sent: list[tuple[int, Wave]] = []
-        for wave in waves:
-            for leader, places in by_leader(wave, leaders).items():
-                for is_legacy in (False, True):
-                    part = {place: wave[place] for place in places if (wave[place].magic < 2) is is_legacy}
-                    if part:
-                        self._post(leader, part, is_legacy=is_legacy)
-                        sent.append((leader, part))
+        errors: dict[int | Place, ClientError] = {}
+        for leader, part in _parts(waves, leaders):
+            if leader not in errors:
+                try:
+                    self._post(leader, part)
+                    sent.append((leader, part))
+                except ClientError as error:
+                    errors[leader] = error
         for leader, part in sent:
-            answer = self._client.node(leader).take(ProduceResponse)
-            for topic in answer.responses:
-                for each in topic.partition_responses:
-                    place = topic.name, each.index
-                    _check_produced(each.error_code, each.error_message, place, part[place])
-                    is_known = each.error_code == ErrorCode.NONE
-                    acknowledged(place, part[place], each.base_offset if is_known else NO_OFFSET)
+            if leader not in errors:
+                try:
+                    answer = self._client.node(leader).take(ProduceResponse)
+                except ClientError as error:
+                    errors[leader] = error
+                else:
+                    _collect(answer, part, errors, acknowledged)
+        if errors:
+            raise next((each for each in errors.values() if not passes(each)), next(iter(errors.values())))
 
-    def _post(self, leader: int, wave: Wave, *, is_legacy: bool) -> None:
+    def _post(self, leader: int, wave: Wave) -> None:
         request = ProduceRequest(self._transactional_id, -1, PRODUCE_TIMEOUT_MS)
         for topic, partitions in by_topic(wave).items():
             data = [PartitionProduceData(index, self._stamped((topic, index), wave)) for index in partitions]
             request.topic_data.append(TopicProduceData(name=topic, partition_data=data))
+        is_legacy = any(passed.magic < MAGIC for passed in wave.values())
         self._client.node(leader).post(request, _LEGACY_VERSION if is_legacy else self._produce_version)
 
     def _stamped(self, place: Place, wave: Wave) -> memoryview:
@@ -316,6 +323,34 @@ def _waves(queues: Mapping[Place, deque[Forwarded]], acknowledged: Acknowledged)
             waves[depth][place] = passed
             depth = depth + 1 if passed.magic == 2 else DEPTH
     return [wave for wave in waves if wave]
+
+
+def _parts(waves: list[Wave], leaders: dict[Place, int]) -> Iterator[tuple[int, Wave]]:
+    """What each leader gets in a request, wave by wave; message sets and batches are in requests of their own."""
+    for wave in waves:
+        for leader, places in by_leader(wave, leaders).items():
+            for is_legacy in (False, True):
+                part = {place: wave[place] for place in places if (wave[place].magic < MAGIC) is is_legacy}
+                if part:
+                    yield leader, part
+
+
+def _collect(
+    answer: ProduceResponse, part: Wave, errors: dict[int | Place, ClientError], acknowledged: Acknowledged
+) -> None:  # fmt: skip
+    """Call back for what is written, and add errors; what is behind an error in its partition does not count."""
+    for topic in answer.responses:
+        for each in topic.partition_responses:
+            place = topic.name, each.index
+            if place in errors:
+                continue
+            try:
+                _check_produced(each.error_code, each.error_message, place, part[place])
+            except ClientError as error:
+                errors[place] = error
+            else:
+                is_known = each.error_code == ErrorCode.NONE
+                acknowledged(place, part[place], each.base_offset if is_known else NO_OFFSET)
 
 
 def _check_produced(code: int, message: str | None, place: Place, passed: Forwarded) -> None:
