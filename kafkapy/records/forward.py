@@ -3,7 +3,8 @@
 A broker accepts a batch of a producer only if it looks like one of a producer, so these fields change:
 
 - base offset 0 and no leader epoch: the offsets in a compressed batch must count from 0;
-- the timestamp type is CreateTime, as brokers refuse LogAppendTime in a produce request;
+- the timestamp type is CreateTime, as brokers refuse LogAppendTime in a produce request. The timestamp of a record with
+  LogAppendTime is the batch's max timestamp, its own is the producer's, so such batches are written again;
 - producer id, epoch, sequence and the transactional bit are those of the producer that sends it (``stamp``).
 
 Batches with gaps, which compaction leaves, are refused too; their records are written again without the gaps.
@@ -18,6 +19,7 @@ from kafkapy.records.batch import (
     ATTRIBUTES_OFFSET,
     COMPRESSION_MASK,
     CRC_OFFSET,
+    LOG_APPEND_TIME,
     LOG_OVERHEAD,
     MAGIC,
     MAGIC_OFFSET,
@@ -121,7 +123,7 @@ def _one(records: ReadableBuffer, position: int, header: BatchHeader, *, is_left
         data, count, first = None, 0, NO_OFFSET
     elif header.magic < MAGIC:
         data, count, first = _legacy(records, position, header)
-    elif count != header.last_offset_delta + 1:
+    elif count != header.last_offset_delta + 1 or header.timestamp_type == LOG_APPEND_TIME:
         data = bytearray(encode_batch(read_records(records, header, position), compression=header.compression))
     else:
         data = bytearray(memoryview(records)[position : position + header.size])
@@ -132,18 +134,20 @@ def _one(records: ReadableBuffer, position: int, header: BatchHeader, *, is_left
 def _legacy(records: ReadableBuffer, position: int, header: BatchHeader) -> tuple[bytearray, int, int]:
     """An entry, how many records are in it, and the offset of the first.
 
-    Inner offsets of magic 1 must be 0, 1, … on the way to the target, the wrapper's is the last.
+    Inner offsets of magic 1 must be 0, 1, … on the way to the target, the wrapper's is the last. An entry that is not
+    compressed has its append time as its timestamp; in a wrapper only the wrapper has it.
     """
     data = bytearray(memoryview(records)[position : position + header.size])
     count, first = 1, header.base_offset
     if header.compression:
         inner = read_records(data, header)
         count, first = len(inner), inner[0].offset
-        if [record.offset - inner[0].offset for record in inner] != list(range(count)):
+        has_gaps = [record.offset - inner[0].offset for record in inner] != list(range(count))
+        if has_gaps or header.timestamp_type == LOG_APPEND_TIME:
             dense = [record._replace(offset=offset) for offset, record in enumerate(inner)]
             return bytearray(encode_legacy(dense, header.magic, compression=header.compression)), count, first
         set_offset(data, 0, count - 1)
-    if header.magic and header.timestamp_type:
+    if header.timestamp_type == LOG_APPEND_TIME:
         data[_LEGACY_ATTRIBUTES_OFFSET] &= ~TIMESTAMP_TYPE_BIT
         _CRC.pack_into(data, _LEGACY_CRC_OFFSET, crc32_of(data, 0, header.size))
     return data, count, first

@@ -3,6 +3,7 @@
 import pytest
 
 from kafkapy.records.batch import (
+    CREATE_TIME,
     LOG_APPEND_TIME,
     MAGIC,
     BatchHeader,
@@ -14,7 +15,7 @@ from kafkapy.records.batch import (
 from kafkapy.records.control import ControlType, Marker, encode_marker
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.records.forward import RUN_BYTES, Forwarded, forwarded, stamp
-from kafkapy.records.record import Record, encode_batch, encode_empty_batch, encode_legacy, read_records
+from kafkapy.records.record import Record, encode_batch, encode_empty_batch, encode_legacy, read_records, set_timestamp
 
 GZIP = 1
 
@@ -98,12 +99,19 @@ def test_a_batch_without_records_is_left_out() -> None:
     assert list(forwarded(empty)) == [Forwarded(None, MAGIC, 7, 0)]
 
 
-def test_append_time_is_not_sent() -> None:
-    batch = encode_batch(_records(b"a"), timestamp_type=LOG_APPEND_TIME, max_timestamp=9000)
+@pytest.mark.parametrize("compression", [0, GZIP])
+def test_append_time_becomes_the_time_of_each_record(compression: int) -> None:
+    """Brokers refuse LogAppendTime in a produce request; the records have the times of the producer, 1000 and 1001."""
+    batch = encode_batch(
+        _records(b"a", b"b"), base_offset=5, compression=compression, timestamp_type=LOG_APPEND_TIME, max_timestamp=9000
+    )
     (each,) = forwarded(batch)
+    assert (each.first_offset, each.next_offset, each.record_count) == (5, 7, 2)
     assert each.data is not None
     stamp(each.data, -1, -1, -1, is_transactional=False)
-    assert _header(each).timestamp_type == 0
+    header = _header(each)
+    assert (header.timestamp_type, header.compression, header.max_timestamp) == (CREATE_TIME, compression, 9000)
+    assert [(record.timestamp, record.value) for record in read_records(each.data)] == [(9000, b"a"), (9000, b"b")]
 
 
 def test_damage_is_not_hidden_by_a_new_crc() -> None:
@@ -151,14 +159,20 @@ def test_offsets_in_wrappers_count_from_0() -> None:
     assert (each.first_offset, each.next_offset) == (70, 73)
 
 
-def test_append_time_of_entries_is_not_sent() -> None:
-    for compression in (0, GZIP):
-        data = encode_legacy(
-            _records(b"c"), 1, compression=compression, timestamp_type=LOG_APPEND_TIME, append_time=5000
-        )
-        (each,) = forwarded(data)
-        assert _header(each).timestamp_type == 0
-        assert crc_is_valid(each.data or b"", 0, _header(each))
+@pytest.mark.parametrize("compression", [0, GZIP])
+def test_append_time_becomes_the_time_of_each_entry(compression: int) -> None:
+    sent = encode_legacy(_records(b"c", b"d", first=3), 1, compression=compression)
+    stored = bytearray(sent)
+    for position, header in iterate_headers(sent):  # as a broker does: a wrapper's entries keep the producer's time
+        set_timestamp(stored, position, header, LOG_APPEND_TIME, 5000)
+    (each,) = forwarded(stored)
+    assert (each.first_offset, each.next_offset, each.record_count) == (3, 5, 2)
+    assert each.data is not None
+    found = list(iterate_headers(each.data))
+    assert {(header.timestamp_type, header.compression) for _, header in found} == {(CREATE_TIME, compression)}
+    assert all(crc_is_valid(each.data, position, header) for position, header in found)
+    records = [record for position, header in found for record in read_records(each.data, header, position)]
+    assert [(record.timestamp, record.value) for record in records] == [(5000, b"c"), (5000, b"d")]
 
 
 def test_the_end_of_a_response_may_be_cut() -> None:
