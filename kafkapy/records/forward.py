@@ -38,7 +38,10 @@ from kafkapy.records.record import encode_batch, encode_legacy, read_records, se
 from kafkapy.types import NO_EPOCH, NO_OFFSET
 
 RUN_BYTES: Final = 32 * 1024
-"""Entries of magic 0 and 1 are joined to sets of this many bytes; a broker makes one batch of each."""
+"""Entries of magic 0 and 1 are joined to sets of this many bytes; a broker makes one batch of each.
+
+It refuses a set that is larger than the topic's ``max.message.bytes``: see ``divided``.
+"""
 _LEGACY_CRC_OFFSET: Final = LOG_OVERHEAD
 _LEGACY_ATTRIBUTES_OFFSET: Final = MAGIC_OFFSET + 1
 _CRC: Final = Struct(">I")
@@ -114,6 +117,22 @@ def _may_join(run: Forwarded, header: BatchHeader) -> bool:
     """Whether an entry may follow those of ``run`` in one set: uncompressed, of the same magic, not too many."""
     assert run.data is not None, "only entries of message sets are collected"
     return not header.compression and header.magic == run.magic and len(run.data) + header.size <= RUN_BYTES
+
+
+def divided(passed: Forwarded, most_bytes: int) -> list[Forwarded]:
+    """The sets of at most so many bytes, or of one entry, that a set of entries can be divided into; else itself."""
+    if passed.data is None or passed.magic == MAGIC or len(passed.data) <= most_bytes:
+        return [passed]
+    found: list[Forwarded] = []
+    for position, header in iterate_headers(passed.data):
+        entry = passed.data[position : position + header.size]
+        data = found[-1].data if found else None
+        if data is not None and len(data) + header.size <= most_bytes:
+            data.extend(entry)
+            found[-1] = found[-1]._replace(next_offset=header.next_offset, record_count=found[-1].record_count + 1)
+        else:
+            found.append(Forwarded(entry, header.magic, header.next_offset, 1, header.base_offset))
+    return found if len(found) > 1 else [passed]  # a wrapper has offsets that are not the source's
 
 
 def _one(records: ReadableBuffer, position: int, header: BatchHeader, *, is_left_out: bool) -> Forwarded:

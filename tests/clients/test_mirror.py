@@ -206,6 +206,31 @@ def test_a_batch_that_is_too_large_names_topic_and_option(source: Broker, target
             running.finish()
 
 
+@pytest.mark.parametrize("magic", [0, 1])
+def test_message_sets_are_as_small_as_the_target_wants(source: Broker, target: Broker, magic: int) -> None:
+    """Entries are joined, and a broker makes one batch of a set, which may be larger than its topic's limit."""
+    name = f"small-sets-{magic}"
+    with ClusterClient(source.bootstrap) as client:
+        release = "0.9.0" if magic == 0 else "0.10.2"
+        create_topic(client, name, partitions=1, configs={"message.format.version": release})
+        for at in range(100):
+            record = Record(b"%d" % at, bytes(500 if at % 3 else 50), timestamp=7 + at, offset=0)
+            _produce_legacy(client, name, encode_legacy([record], magic))
+    with ClusterClient(target.bootstrap) as client:
+        create_topic(client, name, partitions=1, configs={"max.message.bytes": "700"})
+    with target.faults.delay(1, api="Produce", topic=name) as requests:
+        found = copied(source, target, name)
+    assert found.mirror.progress.records == 100
+    assert _contents(target, name) == _contents(source, name)
+    assert [each.key for each in target.records(name)] == [b"%d" % at for at in range(100)]
+    assert requests.fired < 120
+    with ClusterClient(target.bootstrap) as client:
+        configs.alter(client, "topic", name, {"max.message.bytes": "100"})
+    source.produce(name, bytes(500))
+    with pytest.raises(MirrorError, match=rf"topic {name}: a batch of \d+ bytes is larger than max.message.bytes"):
+        copied(source, target, name)
+
+
 def test_the_mirror_that_began_first_is_fenced(source: Broker, target: Broker) -> None:
     source.create_topic("fenced", 1)
     source.produce("fenced", b"v")

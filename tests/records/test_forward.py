@@ -14,7 +14,7 @@ from kafkapy.records.batch import (
 )
 from kafkapy.records.control import ControlType, Marker, encode_marker
 from kafkapy.records.errors import CorruptRecordError
-from kafkapy.records.forward import RUN_BYTES, Forwarded, forwarded, stamp
+from kafkapy.records.forward import RUN_BYTES, Forwarded, divided, forwarded, stamp
 from kafkapy.records.record import Record, encode_batch, encode_empty_batch, encode_legacy, read_records, set_timestamp
 
 GZIP = 1
@@ -139,6 +139,28 @@ def test_sets_have_a_size() -> None:
     found = list(forwarded(entries))
     assert [each.record_count for each in found] == [2, 2, 1]
     assert b"".join(each.data or b"" for each in found) == entries
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_sets_can_be_divided(magic: int) -> None:
+    entries = [encode_legacy([record], magic) for record in _records(*[bytes(100)] * 5, bytes(1000), first=7)]
+    (whole,) = forwarded(b"".join(entries))
+    most = 2 * len(entries[0])
+    found = divided(whole, most)
+    assert [bytes(each.data or b"") for each in found] == [
+        entries[0] + entries[1], entries[2] + entries[3], entries[4], entries[5],
+    ]  # fmt: skip
+    assert [(each.first_offset, each.next_offset, each.record_count) for each in found] == [
+        (7, 9, 2), (9, 11, 2), (11, 12, 1), (12, 13, 1),
+    ]  # fmt: skip
+    assert {each.magic for each in found} == {magic}
+    assert divided(whole, len(whole.data or b"")) == [whole]
+
+
+def test_what_has_no_parts_is_not_divided() -> None:
+    wrapper = encode_legacy(_records(b"c", b"d", first=70), 1, compression=GZIP)
+    for each in (*forwarded(wrapper), *forwarded(encode_batch(_records(b"a"))), Forwarded(None, 1, 7, 0)):
+        assert divided(each, 1) == [each]
 
 
 def _inner_offsets(each: Forwarded) -> list[int]:

@@ -37,7 +37,7 @@ from kafkapy.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 from kafkapy.records.batch import MAGIC
-from kafkapy.records.forward import Forwarded, stamp
+from kafkapy.records.forward import Forwarded, divided, stamp
 from kafkapy.types import NO_OFFSET
 
 DEPTH: Final = 5
@@ -88,6 +88,7 @@ class TargetWriter:
         self._is_short = False
         self._producer_id = self._epoch = -1
         self._sequences: Counter[Place] = Counter()
+        self._set_bytes: dict[str, int] = {}  # what sets of entries of a topic may have, if the target took no more
 
     def open(self) -> None:
         """Get a producer id, whose sequences begin with 0."""
@@ -111,14 +112,25 @@ class TargetWriter:
         """Produce some of the queued batches with acks=all, and take them from their queues.
 
         Each queue is produced in order. Calls back for each batch that is done, also for those without data: see
-        ``Acknowledged``.
+        ``Acknowledged``. A set of entries that is too large for the target is put back in parts.
 
         Raises MirrorError for a batch that the target will never take, RequestFailedError or NoBrokerError else.
         """
-        self._send(_waves(queues, acknowledged), leaders, acknowledged)
+        for place, queue in queues.items():
+            if place[0] in self._set_bytes and queue and queue[0].magic < MAGIC:
+                self._put_back(place, queue, queue.popleft())
+        for place, passed in self._send(_waves(queues, acknowledged), leaders, acknowledged).items():
+            self._put_back(place, queues[place], passed)
 
-    def _send(self, waves: list[Wave], leaders: dict[Place, int], acknowledged: Acknowledged) -> None:
-        """All responses are taken before an error is raised: what other partitions have must not be sent again."""
+    def _put_back(self, place: Place, queue: deque[Forwarded], passed: Forwarded) -> None:
+        queue.extendleft(reversed(divided(passed, self._set_bytes[place[0]])))
+
+    def _send(self, waves: list[Wave], leaders: dict[Place, int], acknowledged: Acknowledged) -> Wave:
+        """Returns the sets that the target would take in parts, after their topics' limits are set to the half.
+
+        All responses are taken before an error is raised: what other partitions have must not be sent again.
+        """
+        refused: Wave = {}
         sent: list[tuple[int, Wave]] = []
         errors: dict[int | Place, ClientError] = {}
         for leader, part in _parts(waves, leaders):
@@ -135,9 +147,12 @@ class TargetWriter:
                 except ClientError as error:
                     errors[leader] = error
                 else:
-                    _collect(answer, part, errors, acknowledged)
+                    refused.update(_collect(answer, part, errors, acknowledged))
+        for (topic, _), passed in refused.items():
+            self._set_bytes[topic] = len(passed.data or b"") // 2
         if errors:
             raise next((each for each in errors.values() if not passes(each)), next(iter(errors.values())))
+        return refused
 
     def _post(self, leader: int, wave: Wave) -> None:
         request = ProduceRequest(self._transactional_id, -1, PRODUCE_TIMEOUT_MS)
@@ -226,7 +241,7 @@ class TransactionalWriter(TargetWriter):
         found = self._client.retrying(attempt, also=_CONCURRENT)
         self._producer_id, self._epoch = found.producer_id, found.producer_epoch
 
-    def _send(self, waves: list[Wave], leaders: dict[Place, int], acknowledged: Acknowledged) -> None:
+    def _send(self, waves: list[Wave], leaders: dict[Place, int], acknowledged: Acknowledged) -> Wave:
         for wave in waves:
             for place, passed in wave.items():
                 if passed.magic < 2:
@@ -235,7 +250,7 @@ class TransactionalWriter(TargetWriter):
                         " a transaction: copy it without --exactly-once"
                     )
         self._add({place for wave in waves for place in wave} - self._added)
-        super()._send(waves, leaders, acknowledged)
+        return super()._send(waves, leaders, acknowledged)
 
     def _add(self, places: Iterable[Place]) -> None:
         topics = [AddPartitionsToTxnTopic(topic, indexes) for topic, indexes in by_topic(sorted(places)).items()]
@@ -337,12 +352,19 @@ def _parts(waves: list[Wave], leaders: dict[Place, int]) -> Iterator[tuple[int, 
 
 def _collect(
     answer: ProduceResponse, part: Wave, errors: dict[int | Place, ClientError], acknowledged: Acknowledged
-) -> None:  # fmt: skip
-    """Call back for what is written, and add errors; what is behind an error in its partition does not count."""
+) -> Wave:  # fmt: skip
+    """Call back for what is written, and add errors; what is behind an error in its partition does not count.
+
+    Returns sets that are too large, but have parts.
+    """
+    refused: Wave = {}
     for topic in answer.responses:
         for each in topic.partition_responses:
             place = topic.name, each.index
             if place in errors:
+                continue
+            if each.error_code in _TOO_LARGE and len(divided(part[place], len(part[place].data or b"") // 2)) > 1:
+                refused[place] = part[place]
                 continue
             try:
                 _check_produced(each.error_code, each.error_message, place, part[place])
@@ -351,6 +373,7 @@ def _collect(
             else:
                 is_known = each.error_code == ErrorCode.NONE
                 acknowledged(place, part[place], each.base_offset if is_known else NO_OFFSET)
+    return refused
 
 
 def _check_produced(code: int, message: str | None, place: Place, passed: Forwarded) -> None:
