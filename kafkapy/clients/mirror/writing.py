@@ -1,7 +1,8 @@
 """The target's side of a mirror: batches with the mirror's own producer id, at least once or in transactions.
 
 Both ways use sequence numbers. So several requests may be under way on a connection: if a batch is refused, the broker
-refuses those behind it too, and the order of a partition's records is kept.
+refuses those behind it too, and the order of a partition's records is kept. That holds when the partition has a batch
+of the producer; before, a broker takes any sequence number, so the first one in a partition is alone under way.
 """
 
 from collections import Counter, deque
@@ -119,8 +120,29 @@ class TargetWriter:
         for place, queue in queues.items():
             if place[0] in self._set_bytes and queue and queue[0].magic < MAGIC:
                 self._put_back(place, queue, queue.popleft())
-        for place, passed in self._send(_waves(queues, acknowledged), leaders, acknowledged).items():
+        for place, passed in self._send(self._waves(queues, acknowledged), leaders, acknowledged).items():
             self._put_back(place, queues[place], passed)
+
+    def _waves(self, queues: Mapping[Place, deque[Forwarded]], acknowledged: Acknowledged) -> list[Wave]:
+        """Take the next batches from the queues: the first wave has the first batch of each, and so on.
+
+        A set of magic 0 or 1 has no sequence number, so it is alone under way in its partition.
+        """
+        waves: list[Wave] = [{} for _ in range(DEPTH)]
+        for place, queue in queues.items():
+            depth, most = 0, DEPTH if place in self._sequences else 1
+            while queue and depth < most:
+                if queue[0].data is None:
+                    if depth:
+                        break  # the position may pass it only when those before it are acknowledged
+                    acknowledged(place, queue.popleft(), NO_OFFSET)
+                    continue
+                if queue[0].magic < MAGIC and depth:
+                    break
+                passed = queue.popleft()
+                waves[depth][place] = passed
+                depth = depth + 1 if passed.magic == MAGIC else DEPTH
+        return [wave for wave in waves if wave]
 
     def _put_back(self, place: Place, queue: deque[Forwarded], passed: Forwarded) -> None:
         queue.extendleft(reversed(divided(passed, self._set_bytes[place[0]])))
@@ -316,28 +338,6 @@ class TransactionalWriter(TargetWriter):
 
 def _shortened(changed: Mapping[Place, Position]) -> dict[Place, Position]:
     return {place: position.shortened() for place, position in changed.items()}
-
-
-def _waves(queues: Mapping[Place, deque[Forwarded]], acknowledged: Acknowledged) -> list[Wave]:
-    """Take the next batches from the queues: the first wave has the first batch of each, and so on.
-
-    A set of magic 0 or 1 has no sequence number, so it is alone under way in its partition.
-    """
-    waves: list[Wave] = [{} for _ in range(DEPTH)]
-    for place, queue in queues.items():
-        depth = 0
-        while queue and depth < DEPTH:
-            if queue[0].data is None:
-                if depth:
-                    break  # the position may pass it only when those before it are acknowledged
-                acknowledged(place, queue.popleft(), NO_OFFSET)
-                continue
-            if queue[0].magic < 2 and depth:
-                break
-            passed = queue.popleft()
-            waves[depth][place] = passed
-            depth = depth + 1 if passed.magic == 2 else DEPTH
-    return [wave for wave in waves if wave]
 
 
 def _parts(waves: list[Wave], leaders: dict[Place, int]) -> Iterator[tuple[int, Wave]]:
