@@ -39,15 +39,16 @@ class AsyncBroker(HostedSurface):
 
     async def start(self) -> Self:
         """See ``Broker.start``."""
-        is_first = self._thread is None
-        if self._thread is None:
-            self._thread = LoopThread(THREAD_NAME)
-        try:
-            await self._call(self._host.start())
-        except BaseException:
-            if is_first:
-                await self.close()
-            raise
+        async with self._lifecycle:
+            is_first = self._thread is None
+            if self._thread is None:
+                self._thread = LoopThread(THREAD_NAME)
+            try:
+                await self._call(self._host.start())
+            except BaseException:
+                if is_first:
+                    await self._close()
+                raise
         return self
 
     async def stop(self) -> None:
@@ -65,12 +66,17 @@ class AsyncBroker(HostedSurface):
 
     async def close(self) -> None:
         """See ``Broker.close``."""
-        thread, self._thread = self._thread, None
+        async with self._lifecycle:
+            await self._close()
+
+    async def _close(self) -> None:
+        thread = self._thread
         if thread is not None:
             try:
                 await asyncio.wrap_future(thread.submit(self._host.close()))
             finally:
                 thread.close()
+                self._thread = None
 
     async def registry(self) -> "EmbeddedRegistry":
         """See ``Broker.registry``; its calls block, so use it and its client in another thread."""

@@ -58,17 +58,22 @@ class AsyncCluster(ClusterSurface[AsyncClusterBroker]):
 
     async def start(self) -> Self:
         """See ``Cluster.start``."""
-        if self._thread is None:
-            self._run_on(LoopThread(THREAD_NAME))
-            try:
-                await self._call(self._hosted.start())
-            except BaseException:
-                await self.close()
-                raise
+        async with self._lifecycle:
+            if self._thread is None:
+                self._run_on(LoopThread(THREAD_NAME))
+                try:
+                    await self._call(self._hosted.start())
+                except BaseException:
+                    await self._close()
+                    raise
         return self
 
     async def close(self) -> None:
         """See ``Cluster.close``."""
+        async with self._lifecycle:
+            await self._close()
+
+    async def _close(self) -> None:
         thread = self._thread
         if thread is not None:
             self._run_on(None)

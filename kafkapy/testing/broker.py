@@ -48,15 +48,16 @@ class Broker(HostedSurface):
 
     def start(self) -> Self:
         """Start the broker; does nothing while it runs."""
-        is_first = self._thread is None
-        if self._thread is None:
-            self._thread = LoopThread(THREAD_NAME)
-        try:
-            self._call(self._host.start())
-        except BaseException:
-            if is_first:
-                self.close()
-            raise
+        with self._lifecycle:
+            is_first = self._thread is None
+            if self._thread is None:
+                self._thread = LoopThread(THREAD_NAME)
+            try:
+                self._call(self._host.start())
+            except BaseException:
+                if is_first:
+                    self.close()
+                raise
         return self
 
     def stop(self) -> None:
@@ -77,12 +78,14 @@ class Broker(HostedSurface):
 
     def close(self) -> None:
         """Stop the broker, and release port, thread and temporary directory; the end of the ``with`` calls it."""
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            try:
-                thread.call(self._host.close(), LIMIT_S)
-            finally:
-                thread.close()
+        with self._lifecycle:
+            thread = self._thread
+            if thread is not None:
+                try:
+                    thread.call(self._host.close(), LIMIT_S)
+                finally:
+                    thread.close()
+                    self._thread = None
 
     def registry(self) -> "EmbeddedRegistry":
         """A session of the broker's own metadata tree, in place of one with a ZooKeeper.

@@ -67,24 +67,26 @@ class Cluster(ClusterSurface[ClusterBroker]):
 
     def start(self) -> Self:
         """Start all brokers; does nothing if the cluster was started."""
-        if self._thread is None:
-            self._run_on(LoopThread(THREAD_NAME))
-            try:
-                self._call(self._hosted.start())
-            except BaseException:
-                self.close()
-                raise
+        with self._lifecycle:
+            if self._thread is None:
+                self._run_on(LoopThread(THREAD_NAME))
+                try:
+                    self._call(self._hosted.start())
+                except BaseException:
+                    self.close()
+                    raise
         return self
 
     def close(self) -> None:
         """Stop all brokers, and release ports, thread and directories; the end of the ``with`` calls it."""
-        thread = self._thread
-        if thread is not None:
-            self._run_on(None)
-            try:
-                thread.call(self._hosted.close(), LIMIT_S)
-            finally:
-                thread.close()
+        with self._lifecycle:
+            thread = self._thread
+            if thread is not None:
+                self._run_on(None)
+                try:
+                    thread.call(self._hosted.close(), LIMIT_S)
+                finally:
+                    thread.close()
 
     # roles
 

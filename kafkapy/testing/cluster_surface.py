@@ -7,6 +7,7 @@ from typing import ClassVar, Final, Generic, TypeVar
 from kafkapy.testing.errors import BrokerStartError
 from kafkapy.testing.hosted import HostedBroker
 from kafkapy.testing.hosted_cluster import HostedCluster
+from kafkapy.testing.lifecycle import Lifecycle
 from kafkapy.testing.loop_thread import LoopThread
 from kafkapy.testing.moving_clock import MovingClock
 from kafkapy.testing.surface import HostedSurface
@@ -65,6 +66,7 @@ class ClusterSurface(Generic[B]):
         self.brokers: Final[tuple[B, ...]] = tuple(self.kind(settings, port=each) for each in ports)  # type: ignore[misc]  # the class of B
         self._hosted = HostedCluster((broker.host for broker in self.brokers), topics, data=data)
         self._thread: LoopThread | None = None
+        self._lifecycle = Lifecycle()
 
     def _run_on(self, thread: LoopThread | None) -> None:
         self._thread = thread

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kafkapy.testing.faults import Faults
 from kafkapy.testing.helpers import Helpers
 from kafkapy.testing.hosted import HostedBroker
+from kafkapy.testing.lifecycle import Lifecycle
 from kafkapy.testing.loop_thread import LoopThread
 from kafkapy.testing.moving_clock import MovingClock
 
@@ -28,6 +29,7 @@ class HostedSurface:
         self._host = HostedBroker(settings, topics=topics, data=data, port=port)
         self._helpers = Helpers(self._host)
         self._thread: LoopThread | None = None
+        self._lifecycle = Lifecycle()
 
     # addresses and state
 

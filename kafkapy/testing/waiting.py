@@ -27,6 +27,11 @@ class Deadline:
         return _CLOCK.monotonic_s() > self._end_s
 
 
+async def pause() -> None:
+    """Wait until it is time to look again."""
+    await _CLOCK.sleep(LOOK_EVERY_MS)
+
+
 async def until(look: Callable[[], T | None], deadline: Deadline, failure: Callable[[], str]) -> T:
     """Call ``look`` repeatedly until it returns something other than None, and return that.
 
@@ -35,5 +40,5 @@ async def until(look: Callable[[], T | None], deadline: Deadline, failure: Calla
     while (found := look()) is None:
         if deadline.is_over:
             raise NotInTimeError(f"not within {deadline.timeout_s:g} s: {failure()}")
-        await _CLOCK.sleep(LOOK_EVERY_MS)
+        await pause()
     return found

@@ -1,0 +1,120 @@
+"""A broker that several threads or tasks start and close at once."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
+
+import pytest
+
+from kafkapy.testing import AsyncBroker, AsyncCluster, Broker, BrokerStartError, Cluster
+from kafkapy.testing.lifecycle import Lifecycle
+
+THREADS = 4
+BLOCKING = {"broker": lambda: Broker(topics=["t"]), "cluster": lambda: Cluster(2, topics=["t"])}
+COROUTINES = {"broker": lambda: AsyncBroker(topics=["t"]), "cluster": lambda: AsyncCluster(2, topics=["t"])}
+
+
+def at_once(*calls: Callable[[], object]) -> None:
+    """Make each call in a thread of its own, as soon as all threads run; raises what the first one raises."""
+    barrier = threading.Barrier(len(calls))
+
+    def make(call: Callable[[], object]) -> None:
+        barrier.wait(10)
+        call()
+
+    with ThreadPoolExecutor(len(calls)) as threads:
+        list(threads.map(make, calls))
+
+
+@pytest.mark.parametrize("new", BLOCKING.values(), ids=BLOCKING)
+def test_threads_that_start_it_at_once_have_one_running_broker(new: Callable[[], Broker | Cluster]) -> None:
+    before = threading.active_count()
+    for _ in range(3):
+        tested = new()
+        at_once(*repeat(tested.start, THREADS))
+        assert tested.produce("t", b"v").offset == 0
+        tested.close()
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("new", COROUTINES.values(), ids=COROUTINES)
+def test_tasks_that_start_it_at_once_have_one_running_broker(new: Callable[[], AsyncBroker | AsyncCluster]) -> None:
+    async def scenario() -> None:
+        tested = new()
+        await asyncio.gather(*(tested.start() for _ in range(THREADS)))
+        assert (await tested.produce("t", b"v")).offset == 0
+        await asyncio.gather(*(tested.close() for _ in range(THREADS)))
+
+    before = threading.active_count()
+    for _ in range(3):
+        asyncio.run(scenario())
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("new", COROUTINES.values(), ids=COROUTINES)
+def test_tasks_that_start_and_close_it_wait_for_each_other(new: Callable[[], AsyncBroker | AsyncCluster]) -> None:
+    async def scenario() -> None:
+        tested = new()
+
+        async def repeatedly() -> None:
+            for _ in range(5):
+                await tested.start()
+                await tested.close()
+
+        await asyncio.gather(*(repeatedly() for _ in range(THREADS)))
+        async with tested:
+            assert (await tested.produce("t", b"v")).offset == 0
+
+    before = threading.active_count()
+    asyncio.run(scenario())
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("new", BLOCKING.values(), ids=BLOCKING)
+def test_threads_that_start_and_close_it_wait_for_each_other(new: Callable[[], Broker | Cluster]) -> None:
+    tested = new()
+
+    def repeatedly() -> None:
+        for _ in range(5):
+            tested.start()
+            tested.close()
+
+    before = threading.active_count()
+    at_once(*repeat(repeatedly, THREADS))
+    assert threading.active_count() == before
+    with tested:
+        assert tested.produce("t", b"v").offset == 0
+
+
+def test_every_thread_learns_why_the_broker_can_not_start() -> None:
+    broker = Broker({"num.partition": 1})
+
+    def start() -> None:
+        with pytest.raises(BrokerStartError, match="did you mean"):
+            broker.start()
+
+    before = threading.active_count()
+    at_once(*repeat(start, THREADS))
+    assert threading.active_count() == before
+
+
+def test_a_thread_that_holds_it_may_take_it_again() -> None:
+    lifecycle = Lifecycle()
+    with lifecycle, lifecycle:
+        pass
+    at_once(lifecycle.__enter__)
+
+
+def test_a_task_that_waits_for_it_may_be_cancelled() -> None:
+    async def scenario() -> None:
+        lifecycle = Lifecycle()
+        async with lifecycle:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01), lifecycle:
+                    pytest.fail("it is held")
+        async with asyncio.timeout(10), lifecycle:
+            pass
+
+    asyncio.run(scenario())
