@@ -275,6 +275,10 @@ class Connection(asyncio.BufferedProtocol):
         else:
             transport.close()
 
+    def close_inherited(self) -> None:
+        """Close the copy of the socket in a forked child; the connection itself stays as it is."""
+        self._socket.close()
+
     # serving
 
     def _serve(self) -> None:

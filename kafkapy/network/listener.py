@@ -9,6 +9,7 @@ import asyncio
 import errno
 import logging
 import socket
+from contextlib import suppress
 from typing import Any, Final
 
 from kafkapy.clock import Clock, TimerHandle
@@ -16,6 +17,7 @@ from kafkapy.config.listeners import EndPoint
 from kafkapy.network.connection import Connection
 from kafkapy.network.dispatcher import Dispatcher
 from kafkapy.network.errors import RefusedError
+from kafkapy.network.forks import close_in_children
 from kafkapy.network.limits import ListenerResources
 from kafkapy.network.loop import late_replies
 from kafkapy.network.transport import ConnectionTransport, PlaintextTransport
@@ -85,6 +87,7 @@ class Listener:
         self._sweep_timer: TimerHandle | None = None
         self._quiet: dict[Connection, tuple[tuple[int, int, int, int, bool], int]] = {}
         self._all_closed: asyncio.Event = asyncio.Event()
+        close_in_children(self)
 
     def listen(self) -> None:
         """Let the system complete connections; they wait until ``start``."""
@@ -100,6 +103,8 @@ class Listener:
     async def stop(self) -> None:
         """Accept no more connections, close the open ones, and wait until they are closed."""
         self._pause()
+        with suppress(OSError):  # it was never listened on, or the system can't: then a new child has to close its copy
+            self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
         self._dispatcher = None
         if self._sweep_timer is not None:
@@ -111,6 +116,12 @@ class Listener:
             await self._all_closed.wait()
         if self._tasks:
             await asyncio.wait(self._tasks)
+
+    def close_inherited(self) -> None:
+        """See ``forks.SocketOwner``."""
+        self._socket.close()
+        for connection in self.connections:
+            connection.close_inherited()
 
     # accepting
 

@@ -5,6 +5,7 @@ import socket
 import sys
 from typing import Final
 
+from kafkapy.network.forks import close_in_children
 from kafkapy.testing.errors import BrokerStartError
 
 HOST: Final = "127.0.0.1"
@@ -32,6 +33,7 @@ class ReservedPort:
                 f"port {port} of {HOST} is not available ({error.strerror}); choose another one, or 0 for a free one"
             ) from error
         self.number: Final[int] = self._socket.getsockname()[1]
+        close_in_children(self)
         if sys.platform != "linux":
             self.release()
 
@@ -40,3 +42,7 @@ class ReservedPort:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+    def close_inherited(self) -> None:
+        """See ``forks.SocketOwner``."""
+        self.release()
