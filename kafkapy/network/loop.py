@@ -12,6 +12,7 @@ connections and up to a fifth more with 16.
 """
 
 import asyncio
+import os
 import selectors
 from typing import Final
 
@@ -87,6 +88,8 @@ class BrokerLoop(asyncio.SelectorEventLoop):
     def __init__(self, *, polls: bool = False) -> None:
         """``polls``: the process is the broker's own, so that no other thread needs the interpreter meanwhile."""
         self.late_replies = LateReplies()
+        self.process: Final = os.getpid()
+        """The process that the loop runs in: a forked child has a copy of it, but not of the thread that runs it."""
         super().__init__(PollingSelector(self.late_replies, SystemClock()) if polls else _Selector(self.late_replies))
 
 

@@ -9,6 +9,7 @@ from kafkapy.records.record import Headers, Record
 from kafkapy.testing.broker import LIMIT_S, THREAD_NAME, WAIT_S
 from kafkapy.testing.errors import BrokerNotRunningError
 from kafkapy.testing.groups import GroupMember
+from kafkapy.testing.loop_calls import check_process
 from kafkapy.testing.loop_thread import LoopThread
 from kafkapy.testing.records import RecordSelection, TopicRecord
 from kafkapy.testing.surface import HostedSurface
@@ -39,6 +40,8 @@ class AsyncBroker(HostedSurface):
 
     async def start(self) -> Self:
         """See ``Broker.start``."""
+        if self._thread is not None:
+            check_process(self._thread.process)
         async with self._lifecycle:
             is_first = self._thread is None
             if self._thread is None:
@@ -53,7 +56,8 @@ class AsyncBroker(HostedSurface):
 
     async def stop(self) -> None:
         """See ``Broker.stop``."""
-        await self._call(self._host.stop())
+        if not self._is_inherited:
+            await self._call(self._host.stop())
 
     async def kill(self) -> None:
         """See ``Broker.kill``."""
@@ -66,8 +70,9 @@ class AsyncBroker(HostedSurface):
 
     async def close(self) -> None:
         """See ``Broker.close``."""
-        async with self._lifecycle:
-            await self._close()
+        if not self._is_inherited:
+            async with self._lifecycle:
+                await self._close()
 
     async def _close(self) -> None:
         thread = self._thread

@@ -12,6 +12,7 @@ from kafkapy.testing.broker import WAIT_S
 from kafkapy.testing.cluster import THREAD_NAME
 from kafkapy.testing.cluster_surface import ClusterMember, ClusterSurface
 from kafkapy.testing.errors import BrokerNotRunningError
+from kafkapy.testing.loop_calls import check_process
 from kafkapy.testing.loop_thread import LoopThread
 from kafkapy.testing.records import RecordSelection, TopicRecord
 from kafkapy.testing.settings import texts
@@ -58,9 +59,12 @@ class AsyncCluster(ClusterSurface[AsyncClusterBroker]):
 
     async def start(self) -> Self:
         """See ``Cluster.start``."""
+        if self._thread is not None:
+            check_process(self._thread.process)
         async with self._lifecycle:
             if self._thread is None:
-                self._run_on(LoopThread(THREAD_NAME))
+                self._thread = LoopThread(THREAD_NAME)
+                self._give_brokers(self._thread)
                 try:
                     await self._call(self._hosted.start())
                 except BaseException:
@@ -70,17 +74,19 @@ class AsyncCluster(ClusterSurface[AsyncClusterBroker]):
 
     async def close(self) -> None:
         """See ``Cluster.close``."""
-        async with self._lifecycle:
-            await self._close()
+        if not self._is_inherited:
+            async with self._lifecycle:
+                await self._close()
 
     async def _close(self) -> None:
         thread = self._thread
         if thread is not None:
-            self._run_on(None)
+            self._give_brokers(None)
             try:
                 await asyncio.wrap_future(thread.submit(self._hosted.close()))
             finally:
                 thread.close()
+                self._thread = None
 
     # roles
 
@@ -158,7 +164,8 @@ class AsyncCluster(ClusterSurface[AsyncClusterBroker]):
 
     async def heal(self) -> None:
         """See ``Cluster.heal``."""
-        await self._call(self._hosted.heal())
+        if not self._is_inherited:
+            await self._call(self._hosted.heal())
 
     @asynccontextmanager
     async def separated(self, *groups: Iterable[int]) -> AsyncIterator[None]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from kafkapy.records.record import Headers, Record
 from kafkapy.testing.errors import BrokerNotRunningError
 from kafkapy.testing.groups import GroupMember
+from kafkapy.testing.loop_calls import check_process
 from kafkapy.testing.loop_thread import LoopThread
 from kafkapy.testing.records import RecordSelection, TopicRecord
 from kafkapy.testing.surface import HostedSurface
@@ -34,6 +35,9 @@ class Broker(HostedSurface):
     The ``with`` and ``start`` raise ``BrokerStartError`` with one line that says what to do; every other method raises
     ``BrokerNotRunningError`` when the broker is stopped, and ``NotInTimeError`` after its time-out. All methods may be
     called from any thread.
+
+    A forked child has the addresses, for its clients. There ``close``, ``stop`` and all that ends a fault do nothing,
+    so that a child may leave a ``with``; all else that needs the broker raises ``BrokerNotRunningError``.
     """
 
     def __enter__(self) -> Self:
@@ -48,6 +52,8 @@ class Broker(HostedSurface):
 
     def start(self) -> Self:
         """Start the broker; does nothing while it runs."""
+        if self._thread is not None:
+            check_process(self._thread.process)
         with self._lifecycle:
             is_first = self._thread is None
             if self._thread is None:
@@ -62,7 +68,8 @@ class Broker(HostedSurface):
 
     def stop(self) -> None:
         """Stop the broker cleanly; records and port are kept for ``start``. Does nothing while it is stopped."""
-        self._call(self._host.stop())
+        if not self._is_inherited:
+            self._call(self._host.stop())
 
     def kill(self) -> None:
         """Stop as if the broker's process were killed: connections break, waiting requests get no answer.
@@ -78,6 +85,8 @@ class Broker(HostedSurface):
 
     def close(self) -> None:
         """Stop the broker, and release port, thread and temporary directory; the end of the ``with`` calls it."""
+        if self._is_inherited:
+            return
         with self._lifecycle:
             thread = self._thread
             if thread is not None:

@@ -9,6 +9,7 @@ from kafkapy.records.record import Headers, Record
 from kafkapy.testing.broker import LIMIT_S, WAIT_S, Broker
 from kafkapy.testing.cluster_surface import ClusterMember, ClusterSurface
 from kafkapy.testing.errors import BrokerNotRunningError
+from kafkapy.testing.loop_calls import check_process
 from kafkapy.testing.loop_thread import LoopThread
 from kafkapy.testing.records import RecordSelection, TopicRecord
 from kafkapy.testing.settings import texts
@@ -50,7 +51,8 @@ class Cluster(ClusterSurface[ClusterBroker]):
     ones and in memory. ``port`` is the first broker's; the others have the ones after it. All brokers have the same
     clock.
 
-    The ``with`` and ``start`` raise ``BrokerStartError``. All methods may be called from any thread.
+    The ``with`` and ``start`` raise ``BrokerStartError``. All methods may be called from any thread; a forked child can
+    do as much with a cluster as with a ``Broker``.
     """
 
     kind = ClusterBroker
@@ -67,9 +69,12 @@ class Cluster(ClusterSurface[ClusterBroker]):
 
     def start(self) -> Self:
         """Start all brokers; does nothing if the cluster was started."""
+        if self._thread is not None:
+            check_process(self._thread.process)
         with self._lifecycle:
             if self._thread is None:
-                self._run_on(LoopThread(THREAD_NAME))
+                self._thread = LoopThread(THREAD_NAME)
+                self._give_brokers(self._thread)
                 try:
                     self._call(self._hosted.start())
                 except BaseException:
@@ -79,14 +84,17 @@ class Cluster(ClusterSurface[ClusterBroker]):
 
     def close(self) -> None:
         """Stop all brokers, and release ports, thread and directories; the end of the ``with`` calls it."""
+        if self._is_inherited:
+            return
         with self._lifecycle:
             thread = self._thread
             if thread is not None:
-                self._run_on(None)
+                self._give_brokers(None)
                 try:
                     thread.call(self._hosted.close(), LIMIT_S)
                 finally:
                     thread.close()
+                    self._thread = None
 
     # roles
 
@@ -183,7 +191,8 @@ class Cluster(ClusterSurface[ClusterBroker]):
 
     def heal(self) -> None:
         """Let all brokers connect to each other again."""
-        self._call(self._hosted.heal())
+        if not self._is_inherited:
+            self._call(self._hosted.heal())
 
     @contextmanager
     def separated(self, *groups: Iterable[int]) -> Iterator[None]:

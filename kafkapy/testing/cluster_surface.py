@@ -68,8 +68,12 @@ class ClusterSurface(Generic[B]):
         self._thread: LoopThread | None = None
         self._lifecycle = Lifecycle()
 
-    def _run_on(self, thread: LoopThread | None) -> None:
-        self._thread = thread
+    @property
+    def _is_inherited(self) -> bool:
+        """Whether the cluster runs in the process that this one was forked from."""
+        return self._thread is not None and self._thread.is_inherited
+
+    def _give_brokers(self, thread: LoopThread | None) -> None:
         for broker in self.brokers:
             broker.run_on(thread)
 

@@ -14,7 +14,7 @@ class BrokerStartError(TestingError):
 
 
 class BrokerNotRunningError(TestingError):
-    """A call needs a running broker, but it was not started, or is stopped."""
+    """A call needs a running broker, but it was not started, is stopped, or runs in the parent of this process."""
 
 
 class UnknownNameError(TestingError):

@@ -24,7 +24,7 @@ from kafkapy.testing.error_answers import ErrorAnswer, has_place, refusing, rele
 from kafkapy.testing.expired_members import Target, UnknownMemberError, expire, may_have_joined, targeted
 from kafkapy.testing.fault_rules import FaultAction, InvalidFaultError, Match, Rule, When
 from kafkapy.testing.gate import Gate
-from kafkapy.testing.loop_calls import call_on
+from kafkapy.testing.loop_calls import call_on, check_loop, is_inherited
 
 __all__ = ["Faults", "InvalidFaultError", "Match", "Rule", "UnknownMemberError"]
 
@@ -125,7 +125,8 @@ class Faults:
 
     def resume(self) -> None:
         """Serve again, waiting requests first; ends all pauses, also those of rules."""
-        call_on(self.loop, self.gate.resume_all)
+        if not is_inherited(self.loop):
+            call_on(self.loop, self.gate.resume_all)
 
     @property
     def is_paused(self) -> bool:
@@ -144,6 +145,7 @@ class Faults:
         return call_on(self.loop, lambda: expire(services.group_coordinator, group, member_id, instance_id))
 
     def _add(self, action: FaultAction, match: Match, **fields: Any) -> Rule:
+        check_loop(self.loop)
         match = fault_checks.checked(action, match)
         with self._lock:
             self._count += 1
@@ -160,7 +162,8 @@ class Faults:
 
     def release(self, rule: Rule) -> None:
         """See ``Owner``; tests call ``rule.release()`` instead."""
-        call_on(self.loop, lambda: self.gate.release(rule, rule.waits))
+        if not is_inherited(self.loop):
+            call_on(self.loop, lambda: self.gate.release(rule, rule.waits))
 
     # the broker's side: Interceptor
 

@@ -31,6 +31,11 @@ class HostedSurface:
         self._thread: LoopThread | None = None
         self._lifecycle = Lifecycle()
 
+    @property
+    def _is_inherited(self) -> bool:
+        """Whether the broker runs in the process that this one was forked from."""
+        return self._thread is not None and self._thread.is_inherited
+
     # addresses and state
 
     @property
