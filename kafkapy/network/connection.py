@@ -126,8 +126,8 @@ class ConnectionOwner(Protocol):
     def closed(self, connection: "Connection") -> None:
         """The connection has ended."""
 
-    def keep_until_done(self, task: "asyncio.Task[Any]") -> None:
-        """Keep the task of a request of the closed connection until it is done."""
+    def keep_until_done(self, task: "asyncio.Future[Any]") -> None:
+        """Keep the task of a request of the closed connection until it is done, and take its result."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -192,10 +192,11 @@ class Connection(asyncio.BufferedProtocol):
         for waiting in waits:
             if not isinstance(waiting, Waiting):
                 continue
-            if waiting.future.done():
+            is_done = waiting.future.done()
+            if is_done:
                 self._dispatcher.dropped(waiting)
-            elif isinstance(waiting.future, asyncio.Task):
-                self._owner.keep_until_done(waiting.future)
+            if is_done or isinstance(waiting.future, asyncio.Task):
+                self._owner.keep_until_done(waiting.future)  # it looks at the exception, if there is one
             else:
                 waiting.future.cancel()
         if self._sender is not None:

@@ -82,7 +82,7 @@ class Listener:
         self._clock = clock
         self._counts = shared.counts
         self._dispatcher: Dispatcher | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Future[Any]] = set()
         self._accepting = False
         self._sweep_timer: TimerHandle | None = None
         self._quiet: dict[Connection, tuple[tuple[int, int, int, int, bool], int]] = {}
@@ -179,12 +179,12 @@ class Listener:
             logger.info("Closed the connection of %s: it could not be started: %s", connection.session, error)
             self.closed(connection)
 
-    def keep_until_done(self, task: "asyncio.Task[Any]") -> None:
+    def keep_until_done(self, task: "asyncio.Future[Any]") -> None:
         """Keep a reference to a task until it is done: the event loop has only a weak one."""
         self._tasks.add(task)
         task.add_done_callback(self._task_done)
 
-    def _task_done(self, task: "asyncio.Task[Any]") -> None:
+    def _task_done(self, task: "asyncio.Future[Any]") -> None:
         self._tasks.discard(task)
         if task.cancelled():
             return

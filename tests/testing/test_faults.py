@@ -1,6 +1,7 @@
 """Faults of a running broker, over the wire."""
 
 import asyncio
+import gc
 import time
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,26 @@ def test_a_dropped_connection(tmp_path: Path, when: str, end: int) -> None:
                 assert await client.is_closed()
 
     run(scenario())
+
+
+@pytest.mark.parametrize("is_gone", [False, True], ids=["waits", "is gone"])
+def test_the_kill_of_a_paused_broker_is_no_failure_of_its_requests(
+    tmp_path: Path, is_gone: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with faulty(tmp_path) as (faults, broker, client):
+            faults.pause()
+            client.send(frame(ListGroupsRequest(), 2))
+            await until(lambda: len(faults.gate.paused) == 1)
+            if is_gone:
+                client.writer.write_eof()
+                await until(lambda: all(each.core.peer_closed for each in broker.listeners[0].connections))
+            await broker.kill()
+            assert await client.is_closed()
+
+    run(scenario())
+    gc.collect()  # asyncio reports an exception that nobody has looked at
+    assert caplog.messages == []
 
 
 def _produce(topic: str) -> Any:
