@@ -167,13 +167,15 @@ class AsyncBroker(HostedSurface):
         await self._call(self._helpers.wait_until_caught_up(group, timeout_s))
 
     def _blocking_call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        if self._thread is None:
+        thread = self._thread
+        if thread is None:
             coroutine.close()
             raise BrokerNotRunningError("the broker is closed")
-        return self._thread.call(coroutine, LIMIT_S)
+        return thread.call(coroutine, LIMIT_S)
 
     async def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        if self._thread is None:
+        thread = self._thread  # another thread may close it meanwhile
+        if thread is None:
             coroutine.close()
             raise BrokerNotRunningError("the broker was not started: use it as `async with AsyncBroker() as broker:`")
-        return await asyncio.wrap_future(self._thread.submit(coroutine))
+        return await asyncio.wrap_future(thread.submit(coroutine))

@@ -177,7 +177,8 @@ class AsyncCluster(ClusterSurface[AsyncClusterBroker]):
             await self.heal()
 
     async def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        if self._thread is None:
+        thread = self._thread  # another thread may close it meanwhile
+        if thread is None:
             coroutine.close()
             raise BrokerNotRunningError(NOT_STARTED)
-        return await asyncio.wrap_future(self._thread.submit(coroutine))
+        return await asyncio.wrap_future(thread.submit(coroutine))

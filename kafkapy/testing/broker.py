@@ -204,7 +204,8 @@ class Broker(HostedSurface):
         self._call(self._helpers.wait_until_caught_up(group, timeout_s), timeout_s + LIMIT_S)
 
     def _call(self, coroutine: Coroutine[Any, Any, T], limit_s: float = LIMIT_S) -> T:
-        if self._thread is None:
+        thread = self._thread  # another thread may close it meanwhile
+        if thread is None:
             coroutine.close()
             raise BrokerNotRunningError("the broker was not started: use it as `with Broker() as broker:`, or start()")
-        return self._thread.call(coroutine, limit_s)
+        return thread.call(coroutine, limit_s)

@@ -204,7 +204,8 @@ class Cluster(ClusterSurface[ClusterBroker]):
             self.heal()
 
     def _call(self, coroutine: Coroutine[Any, Any, T], limit_s: float = LIMIT_S) -> T:
-        if self._thread is None:
+        thread = self._thread  # another thread may close it meanwhile
+        if thread is None:
             coroutine.close()
             raise BrokerNotRunningError(NOT_STARTED)
-        return self._thread.call(coroutine, limit_s)
+        return thread.call(coroutine, limit_s)

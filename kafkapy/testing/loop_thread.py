@@ -7,11 +7,15 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
+from kafkapy.clock import SystemClock
 from kafkapy.network.loop import BrokerLoop
-from kafkapy.testing.errors import NotInTimeError
+from kafkapy.testing.errors import BrokerNotRunningError, NotInTimeError
 from kafkapy.testing.loop_calls import check_process
 
 T = TypeVar("T")
+
+CLOSED: Final = "the broker is closed: start() it first"
+STOPPED: Final = "the broker was stopped or closed before the call ended"
 
 
 class LoopThread:
@@ -24,6 +28,9 @@ class LoopThread:
     def __init__(self, name: str) -> None:
         self.process: Final = os.getpid()
         self._ready = threading.Event()
+        self._submitting = threading.RLock()
+        self._has_ended = False
+        self._calls: set[asyncio.Task[Any]] = set()
         self._stopped: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -39,6 +46,15 @@ class LoopThread:
         self._stopped = asyncio.Event()
         self._ready.set()
         await self._stopped.wait()
+        with self._submitting:
+            self._has_ended = True
+        for _ in range(2):  # calls that were submitted become tasks, and begin
+            await SystemClock().sleep(0)
+        calls = tuple(self._calls)
+        for call in calls:
+            call.cancel()
+        if calls:
+            await asyncio.wait(calls)
 
     @property
     def is_inherited(self) -> bool:
@@ -48,13 +64,31 @@ class LoopThread:
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
         """Run ``coroutine`` on the loop; cancelling the future cancels it.
 
-        Raises ``BrokerNotRunningError`` in a forked child.
+        Raises ``BrokerNotRunningError`` in a forked child and after ``close``, and so does the future of a call that
+        has not ended by then.
         """
         if self.is_inherited:
             coroutine.close()
             check_process(self.process)
-        assert self._loop is not None, "set before __init__ returns"
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        with self._submitting:
+            if self._has_ended:
+                coroutine.close()
+                raise BrokerNotRunningError(CLOSED)
+            assert self._loop is not None, "set before __init__ returns"
+            return asyncio.run_coroutine_threadsafe(self._result(coroutine), self._loop)
+
+    async def _result(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        call = asyncio.current_task()
+        assert call is not None, "a coroutine of the loop"
+        self._calls.add(call)
+        try:
+            return await coroutine
+        except asyncio.CancelledError:
+            if call.cancelling() <= (1 if self._has_ended else 0):  # not by its caller
+                raise BrokerNotRunningError(STOPPED) from None
+            raise
+        finally:
+            self._calls.discard(call)
 
     def call(self, coroutine: Coroutine[Any, Any, T], limit_s: float) -> T:
         """Run ``coroutine`` on the loop and return its result. Raises ``NotInTimeError`` after ``limit_s``."""

@@ -4,11 +4,11 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from itertools import repeat
+from itertools import count, repeat
 
 import pytest
 
-from kafkapy.testing import AsyncBroker, AsyncCluster, Broker, BrokerStartError, Cluster
+from kafkapy.testing import AsyncBroker, AsyncCluster, Broker, BrokerNotRunningError, BrokerStartError, Cluster
 from kafkapy.testing.lifecycle import Lifecycle
 
 THREADS = 4
@@ -98,6 +98,45 @@ def test_every_thread_learns_why_the_broker_can_not_start() -> None:
     before = threading.active_count()
     at_once(*repeat(start, THREADS))
     assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("new", BLOCKING.values(), ids=BLOCKING)
+def test_a_thread_that_waits_learns_that_another_one_has_closed_the_broker(new: Callable[[], Broker | Cluster]) -> None:
+    for _ in range(5):
+        tested = new().start()
+        calls = threading.Barrier(3)
+
+        def wait(tested: Broker | Cluster = tested, calls: threading.Barrier = calls) -> None:
+            calls.wait(10)
+            with pytest.raises(BrokerNotRunningError):
+                tested.wait_for_records("t", 1, timeout_s=30)
+
+        def ask_again_and_again(tested: Broker | Cluster = tested, calls: threading.Barrier = calls) -> None:
+            tested.records("t")
+            calls.wait(10)
+            with pytest.raises(BrokerNotRunningError):
+                all(tested.records("t") == [] for _ in count())
+
+        def close(tested: Broker | Cluster = tested, calls: threading.Barrier = calls) -> None:
+            calls.wait(10)
+            tested.records("t")
+            tested.close()
+
+        at_once(wait, ask_again_and_again, close)
+
+
+@pytest.mark.parametrize("new", COROUTINES.values(), ids=COROUTINES)
+def test_a_task_that_waits_learns_that_another_one_has_closed_the_broker(
+    new: Callable[[], AsyncBroker | AsyncCluster],
+) -> None:
+    async def scenario() -> None:
+        async with new() as tested:
+            waiting = asyncio.ensure_future(tested.wait_for_records("t", 1, timeout_s=30))
+            await tested.records("t")
+        with pytest.raises(BrokerNotRunningError):
+            await waiting
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
 def test_a_thread_that_holds_it_may_take_it_again() -> None:

@@ -2,7 +2,11 @@
 
 import asyncio
 import threading
+from concurrent.futures import Future, ThreadPoolExecutor
 
+import pytest
+
+from kafkapy.testing.errors import BrokerNotRunningError
 from kafkapy.testing.loop_thread import LoopThread
 
 
@@ -18,7 +22,7 @@ def test_coroutines_run_in_the_thread_until_it_is_closed() -> None:
     assert "somewhere-else" not in {each.name for each in threading.enumerate()}
 
 
-def test_close_cancels_running_coroutines() -> None:
+def test_close_cancels_running_coroutines(caplog: pytest.LogCaptureFixture) -> None:
     thread = LoopThread("busy")
     began, ended = threading.Event(), threading.Event()
 
@@ -33,7 +37,47 @@ def test_close_cancels_running_coroutines() -> None:
     assert began.wait(10)
     thread.close()
     assert ended.is_set()
-    assert future.cancelled()
+    with pytest.raises(BrokerNotRunningError, match="was stopped or closed before the call ended"):
+        future.result(10)
+    assert caplog.messages == []
+
+
+def test_calls_that_were_submitted_before_the_end_fail_and_later_ones_are_refused() -> None:
+    """None of them waits for its time-out."""
+
+    async def endless() -> None:
+        await asyncio.Event().wait()
+
+    def submit_until_closed() -> None:
+        while True:
+            futures.append(thread.submit(endless()))
+            submits.set()
+
+    for _ in range(20):
+        thread = LoopThread("busy")
+        submits = threading.Event()
+        futures: list[Future[None]] = []
+        with ThreadPoolExecutor(1) as caller:
+            refused = caller.submit(submit_until_closed)
+            assert submits.wait(10)
+            thread.close()
+            with pytest.raises(BrokerNotRunningError, match="is closed"):
+                refused.result(10)
+        for future in futures:
+            with pytest.raises(BrokerNotRunningError, match="before the call ended"):
+                future.result(10)
+
+
+def test_a_call_that_the_broker_cancels_fails_too() -> None:
+    async def cancelled() -> None:
+        future = asyncio.get_running_loop().create_future()
+        future.cancel()
+        await future
+
+    thread = LoopThread("stopped")
+    with pytest.raises(BrokerNotRunningError, match="before the call ended"):
+        thread.call(cancelled(), 10)
+    thread.close()
 
 
 def test_cancelling_the_future_cancels_the_coroutine() -> None:
