@@ -4,8 +4,7 @@
 
 It is installed with kafkapy and imports only pytest until a test uses one of its fixtures. Under pytest-xdist each
 worker process has a broker of its own. The ini options ``kafka_broker_scope`` and ``kafka_cluster_scope`` are the
-scopes of the fixtures, by default the session; after each test that used them, the brokers that the test had stopped
-are started again.
+scopes of the fixtures, by default the session; after each test, the brokers that it had stopped are started again.
 """
 
 import re
@@ -65,30 +64,37 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """Remove a test's fault rules, pauses and separations, and start the brokers that the test has stopped."""
-    fixtures = getattr(item, "fixturenames", ())
+    """Remove a test's fault rules, pauses and separations, and start the brokers that the test has stopped.
+
+    The names of a test's fixtures do not say whether it has used them: ``request.getfixturevalue`` asks for others.
+    """
     broker = item.config.stash.get(_running, None)
-    if broker is not None and BROKER in fixtures:
-        _restore(broker)
+    if broker is not None:
+        _clear_faults(broker)
+        _start(broker)
     cluster = item.config.stash.get(_running_cluster, None)
-    if cluster is not None and CLUSTER in fixtures:
+    if cluster is not None:
         restore_cluster(cluster)
 
 
-def _restore(broker: "Broker") -> None:
+def _clear_faults(broker: "Broker") -> None:
     broker.faults.clear()
-    broker.faults.resume()
-    broker.start()
+    if broker.faults.is_paused:
+        broker.faults.resume()
+
+
+def _start(broker: "Broker") -> None:
+    if not broker.is_running:  # most tests stop no broker, and a call to the broker's thread takes longer
+        broker.start()
 
 
 def restore_cluster(cluster: "Cluster") -> None:
     """Let all brokers run and reach each other; a broker that waits for a paused one is started after that one."""
     cluster.heal()
     for broker in cluster.brokers:
-        broker.faults.clear()
-        broker.faults.resume()
+        _clear_faults(broker)
     for broker in cluster.brokers:
-        broker.start()
+        _start(broker)
 
 
 def fixture_scope(fixture_name: str, config: pytest.Config) -> Any:

@@ -117,6 +117,40 @@ def test_a_cluster_for_a_session(tmp_path: Path) -> None:
     assert code == 0, said
 
 
+BY_NAME = """
+import pytest
+
+@pytest.fixture
+def on_demand(request):
+    return lambda name: request.getfixturevalue(name)
+
+def test_stops_the_broker(on_demand):
+    broker = on_demand("kafka_broker")
+    broker.faults.drop(api="Metadata")
+    broker.stop()
+
+def test_the_broker_is_well_again(kafka_broker):
+    assert kafka_broker.is_running
+    assert not kafka_broker.faults.rules
+
+def test_disturbs_the_cluster(on_demand):
+    cluster = on_demand("kafka_cluster")
+    cluster.separate([0])
+    cluster.brokers[0].faults.drop(api="Produce")
+    cluster.brokers[1].kill()
+
+def test_the_cluster_is_well_again(kafka_cluster):
+    assert all(broker.is_running and not broker.faults.rules for broker in kafka_cluster.brokers)
+    kafka_cluster.create_topic("t")
+    kafka_cluster.wait_until_in_sync("t")
+"""
+
+
+def test_a_fixture_that_a_test_asks_for_by_name_is_restored_too(tmp_path: Path) -> None:
+    said, code, _ = run(tmp_path, tests=BY_NAME, ini="kafka_cluster_brokers = 2\n")
+    assert code == 0, said
+
+
 @pytest.mark.parametrize(
     ("ini", "message"),
     [
