@@ -44,9 +44,10 @@ class AsyncBroker(HostedSurface):
             check_process(self._thread.process)
         async with self._lifecycle:
             is_first = self._thread is None
-            if self._thread is None:
-                self._thread = LoopThread(THREAD_NAME)
             try:
+                if self._thread is None:
+                    self._thread = LoopThread(THREAD_NAME)
+                    self._thread.start()
                 await self._call(self._host.start())
             except BaseException:
                 if is_first:
@@ -78,7 +79,8 @@ class AsyncBroker(HostedSurface):
         thread = self._thread
         if thread is not None:
             try:
-                await asyncio.wrap_future(thread.submit(self._host.close()))
+                if thread.is_running:
+                    await asyncio.wrap_future(thread.submit(self._host.close()))
             finally:
                 thread.close()
                 self._thread = None

@@ -63,9 +63,10 @@ class AsyncCluster(ClusterSurface[AsyncClusterBroker]):
             check_process(self._thread.process)
         async with self._lifecycle:
             if self._thread is None:
-                self._thread = LoopThread(THREAD_NAME)
-                self._give_brokers(self._thread)
                 try:
+                    self._thread = LoopThread(THREAD_NAME)
+                    self._thread.start()
+                    self._give_brokers(self._thread)
                     await self._call(self._hosted.start())
                 except BaseException:
                     await self._close()
@@ -83,7 +84,8 @@ class AsyncCluster(ClusterSurface[AsyncClusterBroker]):
         if thread is not None:
             self._give_brokers(None)
             try:
-                await asyncio.wrap_future(thread.submit(self._hosted.close()))
+                if thread.is_running:
+                    await asyncio.wrap_future(thread.submit(self._hosted.close()))
             finally:
                 thread.close()
                 self._thread = None

@@ -56,9 +56,10 @@ class Broker(HostedSurface):
             check_process(self._thread.process)
         with self._lifecycle:
             is_first = self._thread is None
-            if self._thread is None:
-                self._thread = LoopThread(THREAD_NAME)
             try:
+                if self._thread is None:
+                    self._thread = LoopThread(THREAD_NAME)
+                    self._thread.start()
                 self._call(self._host.start())
             except BaseException:
                 if is_first:
@@ -91,7 +92,8 @@ class Broker(HostedSurface):
             thread = self._thread
             if thread is not None:
                 try:
-                    thread.call(self._host.close(), LIMIT_S)
+                    if thread.is_running:
+                        thread.call(self._host.close(), LIMIT_S)
                 finally:
                     thread.close()
                     self._thread = None

@@ -73,9 +73,10 @@ class Cluster(ClusterSurface[ClusterBroker]):
             check_process(self._thread.process)
         with self._lifecycle:
             if self._thread is None:
-                self._thread = LoopThread(THREAD_NAME)
-                self._give_brokers(self._thread)
                 try:
+                    self._thread = LoopThread(THREAD_NAME)
+                    self._thread.start()
+                    self._give_brokers(self._thread)
                     self._call(self._hosted.start())
                 except BaseException:
                     self.close()
@@ -91,7 +92,8 @@ class Cluster(ClusterSurface[ClusterBroker]):
             if thread is not None:
                 self._give_brokers(None)
                 try:
-                    thread.call(self._hosted.close(), LIMIT_S)
+                    if thread.is_running:
+                        thread.call(self._hosted.close(), LIMIT_S)
                 finally:
                     thread.close()
                     self._thread = None

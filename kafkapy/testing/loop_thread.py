@@ -14,12 +14,15 @@ from kafkapy.testing.loop_calls import check_process
 
 T = TypeVar("T")
 
-CLOSED: Final = "the broker is closed: start() it first"
+NOT_RUNNING: Final = "the broker's thread does not run: start() it first"
 STOPPED: Final = "the broker was stopped or closed before the call ended"
+
+BEGIN_S: Final = 1.0
+"""How long a thread may take to begin, of which ``close`` does not know whether it was started."""
 
 
 class LoopThread:
-    """Runs coroutines for other threads of its process from its creation until ``close``.
+    """Runs coroutines for other threads of its process from ``start`` until ``close``.
 
     The loop is always a ``BrokerLoop``, whatever the test's loop is: the broker watches sockets, which the default loop
     of Windows does not support.
@@ -29,11 +32,17 @@ class LoopThread:
         self.process: Final = os.getpid()
         self._ready = threading.Event()
         self._submitting = threading.RLock()
+        self._is_wanted = False
+        self._is_closed = False
         self._has_ended = False
         self._calls: set[asyncio.Task[Any]] = set()
         self._stopped: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start the thread; its loop runs when this returns. Called once; if Ctrl-C ends it, ``close`` is called."""
+        self._is_wanted = True
         self._thread.start()
         self._ready.wait()
 
@@ -42,10 +51,13 @@ class LoopThread:
             runner.run(self._live())
 
     async def _live(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._stopped = asyncio.Event()
+        stopped = asyncio.Event()
+        with self._submitting:
+            self._loop, self._stopped = asyncio.get_running_loop(), stopped
+            if self._is_closed:
+                stopped.set()
         self._ready.set()
-        await self._stopped.wait()
+        await stopped.wait()
         with self._submitting:
             self._has_ended = True
         for _ in range(2):  # calls that were submitted become tasks, and begin
@@ -57,6 +69,11 @@ class LoopThread:
             await asyncio.wait(calls)
 
     @property
+    def is_running(self) -> bool:
+        """Whether ``submit`` takes calls."""
+        return self._loop is not None and not self._has_ended
+
+    @property
     def is_inherited(self) -> bool:
         """Whether this process was forked from the one that the thread runs in."""
         return self.process != os.getpid()
@@ -64,17 +81,16 @@ class LoopThread:
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
         """Run ``coroutine`` on the loop; cancelling the future cancels it.
 
-        Raises ``BrokerNotRunningError`` in a forked child and after ``close``, and so does the future of a call that
-        has not ended by then.
+        Raises ``BrokerNotRunningError`` in a forked child, before ``start`` and after ``close``, and so does the future
+        of a call that has not ended by then.
         """
         if self.is_inherited:
             coroutine.close()
             check_process(self.process)
         with self._submitting:
-            if self._has_ended:
+            if self._loop is None or self._has_ended:
                 coroutine.close()
-                raise BrokerNotRunningError(CLOSED)
-            assert self._loop is not None, "set before __init__ returns"
+                raise BrokerNotRunningError(NOT_RUNNING)
             return asyncio.run_coroutine_threadsafe(self._result(coroutine), self._loop)
 
     async def _result(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -106,8 +122,11 @@ class LoopThread:
 
     def close(self) -> None:
         """End the loop, cancelling its tasks, and the thread; may be called repeatedly, and not in a forked child."""
+        with self._submitting:
+            self._is_closed = True
+            if self._loop is not None and self._stopped is not None and not self._has_ended:
+                self._loop.call_soon_threadsafe(self._stopped.set)
+        if self._is_wanted:
+            self._ready.wait(BEGIN_S)  # Ctrl-C during the start: the thread may begin now, and then ends at once
         if self._thread.is_alive():
-            assert self._loop is not None
-            assert self._stopped is not None
-            self._loop.call_soon_threadsafe(self._stopped.set)
             self._thread.join()

@@ -1,6 +1,7 @@
 """A broker that several threads or tasks start and close at once."""
 
 import asyncio
+import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -8,7 +9,16 @@ from itertools import count, repeat
 
 import pytest
 
-from kafkapy.testing import AsyncBroker, AsyncCluster, Broker, BrokerNotRunningError, BrokerStartError, Cluster
+from kafkapy.network.loop import BrokerLoop
+from kafkapy.testing import (
+    AsyncBroker,
+    AsyncCluster,
+    Broker,
+    BrokerNotRunningError,
+    BrokerStartError,
+    Cluster,
+    loop_thread,
+)
 from kafkapy.testing.lifecycle import Lifecycle
 
 THREADS = 4
@@ -137,6 +147,25 @@ def test_a_task_that_waits_learns_that_another_one_has_closed_the_broker(
             await waiting
 
     asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+@pytest.mark.parametrize("new", BLOCKING.values(), ids=BLOCKING)
+def test_ctrl_c_while_the_thread_starts_leaves_none(
+    new: Callable[[], Broker | Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupts() -> BrokerLoop:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        return BrokerLoop()
+
+    before = threading.active_count()
+    tested = new()
+    with monkeypatch.context() as patched:
+        patched.setattr(loop_thread, "BrokerLoop", interrupts)
+        with pytest.raises(KeyboardInterrupt):
+            tested.start()
+    assert threading.active_count() == before
+    with tested:
+        assert tested.produce("t", b"v").offset == 0
 
 
 def test_a_thread_that_holds_it_may_take_it_again() -> None:

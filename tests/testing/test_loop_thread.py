@@ -10,8 +10,14 @@ from kafkapy.testing.errors import BrokerNotRunningError
 from kafkapy.testing.loop_thread import LoopThread
 
 
+def started(name: str) -> LoopThread:
+    thread = LoopThread(name)
+    thread.start()
+    return thread
+
+
 def test_coroutines_run_in_the_thread_until_it_is_closed() -> None:
-    thread = LoopThread("somewhere-else")
+    thread = started("somewhere-else")
 
     async def where() -> str:
         return threading.current_thread().name
@@ -23,7 +29,7 @@ def test_coroutines_run_in_the_thread_until_it_is_closed() -> None:
 
 
 def test_close_cancels_running_coroutines(caplog: pytest.LogCaptureFixture) -> None:
-    thread = LoopThread("busy")
+    thread = started("busy")
     began, ended = threading.Event(), threading.Event()
 
     async def endless() -> None:
@@ -54,14 +60,14 @@ def test_calls_that_were_submitted_before_the_end_fail_and_later_ones_are_refuse
             submits.set()
 
     for _ in range(20):
-        thread = LoopThread("busy")
+        thread = started("busy")
         submits = threading.Event()
         futures: list[Future[None]] = []
         with ThreadPoolExecutor(1) as caller:
             refused = caller.submit(submit_until_closed)
             assert submits.wait(10)
             thread.close()
-            with pytest.raises(BrokerNotRunningError, match="is closed"):
+            with pytest.raises(BrokerNotRunningError, match="does not run"):
                 refused.result(10)
         for future in futures:
             with pytest.raises(BrokerNotRunningError, match="before the call ended"):
@@ -74,14 +80,14 @@ def test_a_call_that_the_broker_cancels_fails_too() -> None:
         future.cancel()
         await future
 
-    thread = LoopThread("stopped")
+    thread = started("stopped")
     with pytest.raises(BrokerNotRunningError, match="before the call ended"):
         thread.call(cancelled(), 10)
     thread.close()
 
 
 def test_cancelling_the_future_cancels_the_coroutine() -> None:
-    thread = LoopThread("cancelled")
+    thread = started("cancelled")
     ended = threading.Event()
 
     async def endless() -> None:
@@ -98,3 +104,21 @@ def test_cancelling_the_future_cancels_the_coroutine() -> None:
     future.cancel()
     assert ended.wait(10)
     thread.close()
+
+
+def test_a_thread_that_is_closed_before_it_begins_ends_at_once() -> None:
+    """Ctrl-C may interrupt a start before the thread has begun."""
+
+    async def nothing() -> None:
+        pytest.fail("the loop does not run")
+
+    thread = LoopThread("interrupted")
+    thread.close()
+    thread.start()
+    for each in threading.enumerate():
+        if each.name == "interrupted":
+            each.join(10)
+    thread.close()
+    assert "interrupted" not in {each.name for each in threading.enumerate()}
+    with pytest.raises(BrokerNotRunningError, match="does not run"):
+        thread.submit(nothing())
