@@ -18,7 +18,7 @@ FAULTS = (
 """The meaning of the positions -1, -2, -3 and -4."""
 
 INTERFACE = 2
-"""Another number when a function takes or returns something else: ``scanner.py`` refuses a module compiled before that."""
+"""Changes when a function takes or returns something else: ``scanner.py`` refuses a module that was compiled before."""
 
 _SIGN = 1 << 31
 _MASK = (1 << 32) - 1

@@ -55,8 +55,8 @@ def check_interface(module: ModuleType) -> ModuleType:
     """Return ``module``; raises ``ImportError`` if it was compiled from another version of ``scan.py``."""
     if getattr(module, "INTERFACE", None) != INTERFACE:
         raise ImportError(
-            f"{module.__file__} was compiled from another version of scan.py. Install kafkapy again (`make setup` in its"
-            " repository), or delete that file: then the interpreted module is used, which is slower."
+            f"{module.__file__} was compiled from another version of scan.py. Install kafkapy again (`make setup` in "
+            "its repository), or delete that file: then the interpreted module is used, which is slower."
         )
     return module
 
