@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from kafkapy.storage.errors import CorruptIndexError
+from kafkapy.storage.io.descriptors import Descriptor
 from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.transaction_index import ENTRY, AbortedTransaction, TransactionIndex
 from tests.simulation.disk import Fault, SimulatedDisk
@@ -44,6 +45,46 @@ def test_refused_entries_are_found_in_memory_and_written_later(tmp_path: Path) -
     assert disk.size(str(tmp_path / "t")) < 3 * ENTRY.size
     index.write()
     assert list(TransactionIndex(Files(), str(tmp_path / "t"), 3 * ENTRY.size)) == entries
+
+
+@pytest.mark.parametrize("refused", [0, 1, 70, 200])
+def test_the_transactions_from_an_offset_on_are_found(tmp_path: Path, refused: int) -> None:
+    disk = SimulatedDisk(str(tmp_path))
+    index = TransactionIndex(disk, str(tmp_path / "t"))
+    assert list(index.ended_from(0)) == []
+    entries = [AbortedTransaction(number, 10 * number, 10 * number + 5, 10 * number) for number in range(200)]
+    for entry in entries[: 200 - refused]:
+        index.append(entry)
+    disk.fail(Fault(times=refused))
+    for entry in entries[200 - refused :]:
+        index.append(entry)
+    for offset in (0, 5, 6, 635, 645, 1300, 1994, 1995, 1996, 5000):
+        assert list(index.ended_from(offset)) == [entry for entry in entries if entry.last_offset >= offset]
+
+
+def test_a_search_reads_little(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    path.write_bytes(b"".join(ENTRY.pack(0, 1, number, number, number) for number in range(100_000)))
+    files = _Counting()
+    index = TransactionIndex(files, str(path), 100_000 * ENTRY.size)
+    assert next(index.ended_from(99_000)).last_offset == 99_000
+    assert files.bytes_read < 100 * ENTRY.size
+
+
+class _Counting(Files):
+    bytes_read = 0
+
+    def read_at(self, descriptor: Descriptor, size: int, position: int) -> bytes:
+        self.bytes_read += size
+        return super().read_at(descriptor, size, position)
+
+
+def test_a_search_in_a_file_that_was_cut_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    path.write_bytes(ENTRY.pack(0, 1, 5, 6, 7) + b"part")
+    index = TransactionIndex(Files(), str(path), 2 * ENTRY.size)
+    with pytest.raises(CorruptIndexError, match="less than 68 bytes"):
+        list(index.ended_from(0))
 
 
 def test_an_index_that_is_only_in_memory_can_be_emptied(tmp_path: Path) -> None:

@@ -655,8 +655,8 @@ class Log:
         found = []
         with as_storage_error(self, "read"):
             for segment in self.segments.starting_at(self.segments.floor(start)):
-                for entry in segment.transaction_index:
-                    if entry.last_offset >= start and entry.first_offset < end:
+                for entry in segment.transaction_index.ended_from(start):
+                    if entry.first_offset < end:
                         found.append((entry.producer_id, entry.first_offset))
                     if entry.last_stable_offset >= end:
                         return found

@@ -4,6 +4,8 @@ Entry, 34 bytes: version i16 (0), producer id i64, first offset i64, last offset
 stable offset at that time i64. The entries are in the order of last offsets.
 """
 
+import os
+from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import suppress
 from struct import Struct
@@ -14,6 +16,7 @@ from kafkapy.storage.io.files import Files
 
 VERSION: Final = 0
 ENTRY: Final = Struct(">hqqqq")
+_ENTRIES_IN_A_READ: Final = 64
 
 
 class AbortedTransaction(NamedTuple):
@@ -26,7 +29,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndex:
-    """The index of one segment. It has few entries, which are seldom read, so reads are not cached."""
+    """The index of one segment. Reads are not cached: it has few entries, or, if many transactions were aborted, many."""
 
     __slots__ = ("path", "size", "_files", "_pending", "_replaces")
 
@@ -41,7 +44,37 @@ class TransactionIndex:
 
     def __iter__(self) -> Iterator[AbortedTransaction]:
         stored = self.size - len(self._pending)
-        content = (self._files.read(self.path, stored) if stored else b"") + self._pending
+        return self._decoded((self._files.read(self.path, stored) if stored else b"") + self._pending)
+
+    def ended_from(self, offset: int) -> Iterator[AbortedTransaction]:
+        """The transactions whose markers are at ``offset`` or later.
+
+        Reads these only, some at a time, and one entry for each step of the search: every fetch of a read_committed
+        consumer does this, and an application that aborts again and again makes a million entries in a segment.
+
+        Raises ``CorruptIndexError`` and ``OSError``.
+        """
+        stored = (self.size - len(self._pending)) // ENTRY.size
+        descriptor = self._files.open(self.path, os.O_RDONLY) if stored else None
+
+        def entries(place: int, count: int) -> Iterator[AbortedTransaction]:
+            if place >= stored:
+                return self._decoded(self._pending[(place - stored) * ENTRY.size :])
+            assert descriptor is not None
+            wanted = min(count, stored - place) * ENTRY.size
+            content = self._files.read_at(descriptor, wanted, place * ENTRY.size)
+            if len(content) < wanted:
+                raise CorruptIndexError(f"{self.path} has less than {self.size} bytes")
+            return self._decoded(content)
+
+        count = self.size // ENTRY.size
+        place = bisect_left(range(count), offset, key=lambda each: next(entries(each, 1)).last_offset)
+        while place < count:
+            for entry in entries(place, _ENTRIES_IN_A_READ):
+                yield entry
+                place += 1
+
+    def _decoded(self, content: bytes) -> Iterator[AbortedTransaction]:
         for version, *fields in ENTRY.iter_unpack(content):
             if version > VERSION:
                 raise CorruptIndexError(f"{self.path} has an entry of unknown version {version}")
