@@ -32,6 +32,8 @@ def expired_offsets(
     * Of consumers without group management: all, counted from the commit.
     * A commit with a retention time expires at the end of it, under the same conditions.
     * Of any other group with members (its subscriptions can't be read): none.
+
+    An offset that is being committed, also in a transaction, stays: its tombstone would delete the commit too.
     """
     counts_from_empty = group.protocol_type is not None and group.state is states.EMPTY
     if not counts_from_empty and group.protocol_type is not None and group.subscribed is None:
@@ -43,6 +45,7 @@ def expired_offsets(
         if (committed := group.offsets.committed.get(each)) is not None
         and _is_expired(committed, now_ms, retention_ms, empty_since_ms)
         and not group.offsets.is_appending(each)
+        and not group.offsets.is_unstable(each)
         and (counts_from_empty or group.protocol_type is None or not group.is_subscribed_to(each.topic))
     ]
 
@@ -76,10 +79,10 @@ class OffsetRemover:
             group = shard.groups.get(group_id)
             if group is None or not self._runtime.is_current(shard):
                 return ErrorCode.GROUP_ID_NOT_FOUND if self._runtime.is_current(shard) else ErrorCode.NOT_COORDINATOR
-            committed = group.offsets.committed
-            is_last = len(committed) <= OFFSETS_IN_A_BATCH
+            some = list(islice(group.offsets.partitions(), OFFSETS_IN_A_BATCH + 1))
+            is_last = len(some) <= OFFSETS_IN_A_BATCH
             error_code = states.DELETE[group.state] or self._remove(
-                shard, group, list(islice(committed, OFFSETS_IN_A_BATCH)), is_deleted=is_last
+                shard, group, some[:OFFSETS_IN_A_BATCH], is_deleted=is_last
             )
             if error_code or is_last:
                 return error_code
@@ -125,8 +128,8 @@ class OffsetRemover:
         """Remove the offsets that ``choose`` returns for each piece of each group's partitions."""
         for groups in self._runtime.groups():
             for shard, group in groups:
-                committed = list(group.offsets.committed)
-                for piece in pieces(committed, OFFSETS_IN_A_BATCH) if committed else ((),):
+                known = list(dict.fromkeys(group.offsets.partitions()))
+                for piece in pieces(known, OFFSETS_IN_A_BATCH) if known else ((),):
                     if group.is_dead or not self._runtime.is_current(shard):
                         break
                     self._remove(shard, group, choose(group, piece))
@@ -137,7 +140,7 @@ class OffsetRemover:
     ) -> int:
         """Append the tombstones of offsets, and of the group if it is empty then; returns the client's error code."""
         now_ms = self._clock.now_ms()
-        known = [each for each in partitions if each in group.offsets.committed]
+        known = [each for each in dict.fromkeys(partitions) if group.offsets.has(each)]
         is_deleted = is_deleted or (group.state is states.EMPTY and group.offsets.has_only(known))
         tombstones = [offset_record(group.group_id, each, None, now_ms) for each in known]
         if is_deleted and group.generation_id > 0:

@@ -99,3 +99,44 @@ def test_offsets_that_a_transaction_is_appending_are_unstable_too() -> None:
     assert not offsets.is_appending(A)
     offsets.append_in_transaction_ended([A])
     assert offsets.is_empty()
+
+
+def test_a_tombstone_drops_the_commits_of_open_transactions_before_it() -> None:
+    offsets = Offsets()
+    offsets.replay_in_transaction(7, A, 1, CommittedOffset(10))
+    offsets.replay_in_transaction(7, B, 2, CommittedOffset(11))
+    offsets.replay_in_transaction(8, A, 3, CommittedOffset(12))
+    assert sorted(set(offsets.partitions())) == [A, B]
+    offsets.replay(A, 3, None)
+    assert offsets.is_unstable(A)
+    offsets.replay(A, 4, None)
+    assert (offsets.is_unstable(A), offsets.has(A), offsets.has(B)) == (False, False, True)
+    offsets.replay_in_transaction(8, A, 5, CommittedOffset(13))
+    for producer_id in (7, 8):
+        offsets.end_transaction(producer_id, is_commit=True)
+    assert (offsets.fetch(A).offset, offsets.fetch(B).offset) == (13, 11)
+
+
+def test_a_transactions_commit_that_is_acknowledged_after_a_later_tombstone_is_dropped() -> None:
+    offsets = Offsets()
+    offsets.append_in_transaction_started([A])
+    assert offsets.has(A)
+    offsets.replay(A, 6, None)
+    offsets.replay_in_transaction(7, A, 5, CommittedOffset(10))
+    offsets.append_in_transaction_ended([A])
+    assert not offsets.is_unstable(A)
+    offsets.end_transaction(7, is_commit=True)
+    assert offsets.is_empty()
+    assert offsets._position == {}
+
+
+def test_a_stable_offset_is_found_among_very_many_open_transactions() -> None:
+    """The time does not depend on the number of transactions: with 20,000 the test would take minutes."""
+    offsets = Offsets()
+    for producer_id in range(20_000):
+        offsets.replay_in_transaction(producer_id, A, producer_id, CommittedOffset(1))
+    for _ in range(20_000):
+        assert not offsets.is_unstable(B)
+    for producer_id in range(20_000):
+        offsets.end_transaction(producer_id, is_commit=False)
+    assert offsets.is_empty()

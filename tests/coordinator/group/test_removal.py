@@ -3,11 +3,12 @@ from typing import Any
 import pytest
 
 from kafkapy.coordinator.group import states
-from kafkapy.coordinator.group.calls import LeavingMember
+from kafkapy.coordinator.group.calls import CommitCall, LeavingMember, Producer
 from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.coordinator.group.removal import OFFSETS_IN_A_BATCH, expired_offsets
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
+from kafkapy.records.control import ControlType, Marker, encode_marker
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
@@ -335,3 +336,59 @@ def test_offsets_of_a_newly_subscribed_topic_stay() -> None:
     world.joined(member_id, protocols=(("range", subscription("other")),))
     assert expired(group, 6_000) == [TP]
     assert RANGE
+
+
+@pytest.mark.parametrize("way", ["topic", "offset", "group"])
+@pytest.mark.parametrize("also_plain", [False, True])
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_offsets_of_an_open_transaction_are_removed_too(way: str, also_plain: bool, is_slow: bool) -> None:
+    """Else a new topic of the same name would be read from the old offset on, when the transaction commits."""
+    world = World()
+    if also_plain:
+        world.commit(3)
+    call = CommitCall("g", "", -1, {TP: world.committed(5), OTHER: world.committed(6)})
+    world.broker.is_slow = is_slow
+    world.coordinator.commit_offsets_in_transaction(call, Producer(7, 2, 0))
+    world.broker.is_slow = False
+    if way == "group":
+        assert world.delete_groups(["g"]) == {"g": 0}
+    elif way == "offset":
+        assert finish(world.coordinator.delete_offsets("g", [TP])) == (0, {TP: 0})
+    elif not is_slow:
+        for listener in world.broker.metadata_listeners:
+            listener(world.broker.image, [TP])
+    world.broker.acknowledge()
+    if way == "topic" and is_slow:  # the metadata of the deletion come later than the commit is acknowledged
+        for listener in world.broker.metadata_listeners:
+            listener(world.broker.image, [TP])
+    expected = (-1, -1) if way == "group" and not is_slow else (-1, 6)
+    if not (way == "group" and is_slow):  # a commit that is acknowledged after the group was deleted is in the log only
+        world.log.append(encode_marker(ControlType.COMMIT, Marker(7, 2, 0), world.clock.now_ms()))
+        world.coordinator.transaction_ended(0, 7, is_commit=True)
+        assert (world.fetch(), world.fetch(tp=OTHER)) == expected
+        world.restart()
+        assert (world.fetch(), world.fetch(tp=OTHER)) == expected
+
+
+def test_offsets_that_a_transaction_commits_do_not_expire() -> None:
+    world = World()
+    world.commit(3)
+    call = CommitCall("g", "", -1, {TP: world.committed(5)})
+    world.coordinator.commit_offsets_in_transaction(call, Producer(7, 2, 0))
+    world.clock.advance(8 * 86_400_000)
+    assert world.fetch() == 3
+    world.coordinator.transaction_ended(0, 7, is_commit=True)
+    assert world.fetch() == 5
+
+
+def test_a_group_with_very_many_offsets_of_a_transaction_is_deleted() -> None:
+    world = World()
+    partitions = [TopicPartition("t", number) for number in range(3 * OFFSETS_IN_A_BATCH)]
+    call = CommitCall("g", "", -1, dict.fromkeys(partitions, world.committed(5)))
+    world.coordinator.commit_offsets_in_transaction(call, Producer(7, 2, 0))
+    for each in partitions[:5]:
+        world.commit(1, tp=each)
+    assert world.delete_groups(["g"]) == {"g": 0}
+    tombstones = [record for record in world.log.records() if record.value is None]
+    assert len(tombstones) == len(partitions)
+    assert not world.has_group()
