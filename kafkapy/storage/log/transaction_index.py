@@ -29,7 +29,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndex:
-    """The index of one segment. Reads are not cached: it has few entries, or, if many transactions were aborted, many."""
+    """The index of one segment: few entries, or very many where transactions are aborted again and again."""
 
     __slots__ = ("path", "size", "_files", "_pending", "_replaces")
 
