@@ -7,6 +7,7 @@ needs more (replication, an fsync, more bytes to fetch) waits in ``purgatory`` u
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple, Protocol, TypeVar
@@ -172,6 +173,7 @@ class ReplicaManager:
     ) -> None:
         self.broker_id = broker_id
         self.purgatory: Purgatory[TopicPartition] = Purgatory(clock)
+        self._unanswered: Counter[TopicPartition] = Counter()  # the appends of coordinators that wait
         self.partitions: dict[TopicPartition, Partition] = {}
         self.offline: set[TopicPartition] = set()
         """Partitions whose data directory has failed: until the next start they answer KAFKA_STORAGE_ERROR."""
@@ -544,6 +546,9 @@ class ReplicaManager:
     ) -> "AppendResult | asyncio.Future[AppendResult]":
         """Append a coordinator's batch: the result if it is acknowledged at once, else a future of it.
 
+        The appends to a partition are answered in their order: a coordinator replays a transaction's commits before the
+        marker. So one that is acknowledged at once gets a future too while earlier ones are not answered.
+
         With other ``required_acks`` than -1 only this broker must have it, and on the disk if the append is owed.
         Raises what ``append`` and ``Partition.is_acknowledged`` do; the future fails with the latter, or with
         ``RequestTimedOutError``.
@@ -552,12 +557,15 @@ class ReplicaManager:
         records = bytearray(batch) if isinstance(batch, bytes) else batch
         result = partition.append(records, required_acks=required_acks, from_client=False)
         self.purgatory.check(topic_partition)
-        if not (partition.remotes or partition.log.durability.is_owing):
+        is_first = not self._unanswered or topic_partition not in self._unanswered
+        if is_first and not (partition.remotes or partition.log.durability.is_owing):
             return result  # no other replica and no fsync to wait for: the append is acknowledged at once
         next_offset = result.last_offset + 1
-        if partition.is_acknowledged(next_offset, required_acks):
+        if is_first and partition.is_acknowledged(next_offset, required_acks):
             return result
         future: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
+        self._unanswered[topic_partition] += 1
+        future.add_done_callback(partial(self._answered, topic_partition))  # right before the coordinator's callback
 
         def answer(errors: "asyncio.Future[list[BrokerError | None]]") -> None:
             if future.cancelled():
@@ -571,6 +579,11 @@ class ReplicaManager:
         pending = PendingAck(topic_partition, next_offset, required_acks)
         self.wait_for_acks([pending], timeout_ms).add_done_callback(answer)
         return future
+
+    def _answered(self, topic_partition: TopicPartition, _: "asyncio.Future[AppendResult]") -> None:
+        self._unanswered[topic_partition] -= 1
+        if not self._unanswered[topic_partition]:
+            del self._unanswered[topic_partition]
 
     def is_acknowledged(self, pending: PendingAck) -> bool:
         """True if the append is acknowledged now; False if it still waits, or failed."""

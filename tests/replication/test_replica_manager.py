@@ -108,8 +108,8 @@ def test_a_brokers_own_batches(tmp_path: Path) -> None:
         assert isinstance(late, asyncio.Future)
         cancelled.cancel()
         at_once = replicas.append_internal(TP, bytes(batch()), 1000, 1)
-        assert isinstance(at_once, AppendResult)
-        assert at_once.first_offset == 4
+        assert isinstance(at_once, asyncio.Future), "others are not answered yet"
+        assert (await at_once).first_offset == 4
         partition.follower_fetched(2, 2, 0)
         replicas.purgatory.check(TP)
         assert (await waiting).first_offset == 0
@@ -124,6 +124,29 @@ def test_a_brokers_own_batches(tmp_path: Path) -> None:
         broken[17] ^= 1
         with pytest.raises(CorruptRecordError):
             replicas.append_internal(TP, bytes(broken), 1000)
+
+    asyncio.run(scenario())
+
+
+def test_a_brokers_own_batches_are_answered_in_their_order(tmp_path: Path) -> None:
+    """A transaction's marker must not be replayed before a commit that is in front of it in the log."""
+
+    async def scenario() -> None:
+        node = Node(tmp_path)
+        replicas, partition = node.replicas, node.partition(isr=(ME, 2), replicas=(ME, 2))
+        order: list[int] = []
+        commit = replicas.append_internal(TP, bytes(batch()), 1000)
+        assert isinstance(commit, asyncio.Future)
+        commit.add_done_callback(lambda _: order.append(1))
+        partition.follower_fetched(2, 1, 0)
+        replicas.purgatory.check(TP)
+        node.partition(epoch=1)  # alone: the next append is acknowledged at once
+        marker = replicas.append_internal(TP, bytes(batch()), 1000)
+        assert isinstance(marker, asyncio.Future)
+        marker.add_done_callback(lambda _: order.append(2))
+        assert (await marker).first_offset == 1
+        assert order == [1, 2]
+        assert isinstance(replicas.append_internal(TP, bytes(batch()), 1000), AppendResult)
 
     asyncio.run(scenario())
 
