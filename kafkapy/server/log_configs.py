@@ -1,6 +1,7 @@
 """Updates the logs' configuration when the topics' overrides or the broker's defaults change."""
 
 from collections.abc import Callable, Mapping
+from weakref import WeakValueDictionary
 
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.errors import InvalidConfigError
@@ -17,8 +18,11 @@ class LogConfigs:
         self._config = config
         self._logs = logs
         self._overrides_of = overrides_of
-        self._resolved: dict[frozenset[tuple[str, str]], LogConfig] = {}
-        """By the overrides: topics with equal overrides share one object, so ten thousand logs take no more memory."""
+        self._resolved: WeakValueDictionary[frozenset[tuple[str, str]], LogConfig] = WeakValueDictionary()
+        """By the overrides: topics with equal overrides share one object, so ten thousand logs take no more memory.
+
+        An entry disappears with the last log that uses it: overrides that no topic has any more take no memory.
+        """
         config.add_listener(self._broker_defaults_changed)
 
     def of(self, topic: str) -> LogConfig:

@@ -1,5 +1,6 @@
 """Configuration changes reach the open logs."""
 
+import weakref
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,23 @@ def test_topics_with_the_same_overrides_share_their_configuration(tmp_path: Path
                 await client.create_topic(name, partitions=2, segment__ms="5000")
             logs = broker.services.log_manager
             assert len({id(log.config) for log in logs.all_logs() if log.config.segment_ms == 5000}) == 1
+
+    run(scenario())
+
+
+def test_only_overrides_that_are_in_use_are_kept(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("changed")
+            log = broker.services.log_manager.get(TopicPartition("changed", 0))
+            assert log is not None
+            used = []
+            for segment_ms in (5000, 6000, 7000):
+                await broker.services.config_admin.set_topic_overrides("changed", {"segment.ms": str(segment_ms)})
+                await until(lambda expected=segment_ms: log.config.segment_ms == expected)
+                used.append(weakref.ref(log.config))
+            await until(lambda: [each() for each in used] == [None, None, log.config])
 
     run(scenario())
 
