@@ -6,6 +6,7 @@ full a new session displaces one that was idle for two minutes, or one of lower 
 consumer's session is displaced by another consumer's only after two minutes of life), fewer partitions before more.
 All sessions together have at most ``kafkapy.fetch.session.partitions.max`` partitions (about 400 bytes each): a session
 beyond that is not opened or continued, and its client names all partitions in each request, as KIP-227 provides for.
+A client may name topics that don't exist, with up to 32 kB of text: such a partition counts as several.
 """
 
 import random
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from kafkapy.clock import Clock
+from kafkapy.coordinator.group.metadata_budget import text_size
 from kafkapy.replication.fetching import FetchWish, PartitionRead
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.types import TopicPartition
@@ -26,6 +28,8 @@ FINAL_EPOCH = -1
 DEFAULT_SLOTS = 1000
 DEFAULT_MAX_PARTITIONS = 500_000
 EVICTION_MS = 120_000
+PARTITION_BYTES = 400
+"""The approximate size of a partition of a session, with a name as topics have it."""
 _MAX_INT32 = 0x7FFFFFFF
 
 
@@ -84,7 +88,7 @@ class FetchSession:
         self.is_closed = False
         """The session has left the cache; a fetch of it may still wait."""
         self.counted = 0
-        """Partitions that count towards the limit of all sessions."""
+        """What the partitions count towards the limit of all sessions: see ``count_of``."""
         self.created_ms = now_ms
         self.last_used_ms = now_ms
 
@@ -160,6 +164,11 @@ def next_epoch(epoch: int) -> int:
     return 1 if epoch >= _MAX_INT32 else epoch + 1
 
 
+def count_of(topic_partition: TopicPartition) -> int:
+    """Return as how many partitions one counts: 1, or more if its topic's name is longer than topics can have."""
+    return max(1, text_size(topic_partition.topic) // PARTITION_BYTES)
+
+
 class FetchSessionCache:
     """The sessions of one broker."""
 
@@ -230,10 +239,12 @@ class FetchSessionCache:
                 known.wish = wish
                 session.is_due(topic_partition)
                 continue
-            if self._partitions_left <= 0 and not self._make_room_in(session):
-                return False
-            self._partitions_left -= 1
-            session.counted += 1
+            count = count_of(topic_partition)
+            while count > self._partitions_left:
+                if not self._make_room_in(session):
+                    return False
+            self._partitions_left -= count
+            session.counted += count
             partitions[topic_partition] = SessionPartition(wish)
             session.due[topic_partition] = None
         return True
@@ -244,11 +255,12 @@ class FetchSessionCache:
             session.is_due(topic_partition)
             del session.due[topic_partition]
             if session.partitions.pop(topic_partition, None) is not None and session.counted:
-                session.counted -= 1
-                self._partitions_left += 1
+                count = count_of(topic_partition)
+                session.counted -= count
+                self._partitions_left += count
 
     def _make_room_in(self, session: FetchSession) -> bool:
-        """Make room for one more partition of a session, or close the session if that is not possible."""
+        """Make room for more partitions of a session, or close the session if that is not possible."""
         if self._evict_idle(self._clock.now_ms()):
             return session.session_id in self._sessions
         self.refused += 1

@@ -2,6 +2,8 @@
 
 import random
 
+import pytest
+
 from kafkapy.replication.fetching import FetchWish
 from kafkapy.server.fetch_sessions import EVICTION_MS, FetchSession, FetchSessionCache, SessionPartition, next_epoch
 from kafkapy.testing.clock import ManualClock
@@ -131,6 +133,32 @@ def test_all_sessions_together_remember_a_limited_number_of_partitions() -> None
     for session in (second, third):
         cache.remove(session.session_id)
     assert len(opened(cache, 10).partitions) == 10
+
+
+@pytest.mark.parametrize(
+    ("topic", "count"),
+    [("t" * 249, 1), ("t" * 799, 1), ("t" * 800, 2), ("t" * 32_000, 80), ("\U0001f642" * 1_000, 10)],
+)
+def test_a_partition_with_a_long_name_counts_as_several(topic: str, count: int) -> None:
+    cache = FetchSessionCache(ManualClock(), 10, random.Random(1), max_partitions=100)
+    named = {TopicPartition(topic, 0): FetchWish(0, 1)}
+    session = opened(cache, 100 - count)
+    assert cache.remember(session, named.items())
+    assert cache.create(1, is_follower=False) is None
+    cache.forget(session, named)
+    assert cache.create(count + 1, is_follower=False) is None
+    assert cache.remember(session, named.items())
+    cache.remove(session.session_id)
+    assert len(opened(cache, 100).partitions) == 100
+
+
+def test_a_session_whose_names_are_too_long_is_closed() -> None:
+    cache = FetchSessionCache(ManualClock(), 10, random.Random(1), max_partitions=100)
+    session = opened(cache, 21)
+    assert not cache.remember(session, {TopicPartition("t" * 32_000, 0): FetchWish(0, 1)}.items())
+    assert cache.get(session.session_id) is None
+    assert cache.refused == 1
+    assert len(opened(cache, 100).partitions) == 100
 
 
 def test_a_session_that_is_closed_while_it_is_opened_or_changed() -> None:
