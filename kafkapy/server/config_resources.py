@@ -7,6 +7,7 @@ from kafkapy.config.alteration import check_broker, check_topic
 from kafkapy.config.errors import InvalidAlterationError
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import UnknownTopicOrPartitionError
+from kafkapy.metadata.znodes import ConfigZNode
 from kafkapy.protocol.constants import ResourceType
 from kafkapy.server.context import Services
 from kafkapy.text import shortened
@@ -30,6 +31,11 @@ T = TypeVar("T")
 _TYPES: Final = frozenset(ResourceType)
 MOST_KEYS: Final = 1_000
 """Keys of one resource that a request may alter: several times as many as a broker with many listeners has."""
+MAX_STORED_BYTES: Final = 1_000_000
+"""Of one resource's overrides in the store: ZooKeeper takes about as much (``jute.maxbuffer``), the embedded store any.
+
+Brokers keep keys that they don't know, and read all keys again after each change.
+"""
 MOST_ERROR_CHARACTERS: Final = 1_000
 """Of an error message, which may quote a name of the maximal length of a string and must fit into a string itself."""
 
@@ -43,6 +49,29 @@ def check_number_of_keys(count: int) -> None:
     """Raise InvalidAlterationError if a request alters too many keys of one resource."""
     if count > MOST_KEYS:
         raise InvalidAlterationError(f"{count} keys of one resource are altered, more than {MOST_KEYS}")
+
+
+def check_size(before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Raise InvalidAlterationError if a change leaves more overrides than the store shall keep.
+
+    Overrides that are larger already, as another release or program may have written them, can still be reduced.
+    """
+    characters = _characters(after)  # there are no fewer bytes: most of what is too large is not encoded
+    if characters <= MAX_STORED_BYTES and _stored_bytes(after) <= MAX_STORED_BYTES:
+        return
+    if characters < _characters(before) and _stored_bytes(after) < _stored_bytes(before):
+        return
+    raise InvalidAlterationError(
+        f"The configuration would take more than {MAX_STORED_BYTES} bytes, which is the limit for one resource"
+    )
+
+
+def _stored_bytes(overrides: Mapping[str, str]) -> int:
+    return len(ConfigZNode.encode(overrides))
+
+
+def _characters(overrides: Mapping[str, str]) -> int:
+    return sum(len(name) + len(value) for name, value in overrides.items())
 
 
 async def check_types(resources: Sequence[Resource]) -> None:
@@ -98,10 +127,12 @@ async def alter(services: Services, resource_type: int, name: str, derive: Deriv
 
 
 async def _alter_topic(services: Services, topic: str, derive: Derive, validate_only: bool) -> None:
-    overrides = derive(await services.config_admin.topic_overrides(topic))
+    before = await services.config_admin.topic_overrides(topic)
+    overrides = derive(before)
     if topic not in services.metadata.image.topics:  # Kafka checks this after contradictions in the request
         raise UnknownTopicOrPartitionError(f"There is no topic '{topic}'.")
     check_topic(topic, overrides)
+    check_size(before, overrides)
     if not validate_only:
         await services.config_admin.set_topic_overrides(topic, overrides)
 
@@ -110,7 +141,9 @@ async def _alter_broker(services: Services, name: str, derive: Derive, validate_
     if name:
         check_broker_name(services, name)
     broker_id = services.config.broker_id if name else None
-    overrides = derive(await services.config_admin.broker_overrides(broker_id))
+    before = await services.config_admin.broker_overrides(broker_id)
+    overrides = derive(before)
+    check_size(before, overrides)
     check_broker(services.config, name, overrides)
     if not validate_only:
         await services.config_admin.set_broker_overrides(broker_id, overrides)

@@ -9,8 +9,10 @@ import pytest
 from kafkapy.config.errors import InvalidAlterationError
 from kafkapy.protocol.constants import ResourceType
 from kafkapy.server.config_resources import (
+    MAX_STORED_BYTES,
     MOST_KEYS,
     check_number_of_keys,
+    check_size,
     check_types,
     error_text,
     last_of_each,
@@ -40,3 +42,20 @@ def test_the_number_of_keys_is_bounded() -> None:
     check_number_of_keys(MOST_KEYS)
     with pytest.raises(InvalidAlterationError, match="1001 keys of one resource are altered, more than 1000"):
         check_number_of_keys(MOST_KEYS + 1)
+
+
+@pytest.mark.parametrize(("character", "size"), [("v", 1), ("\u00fc", 2), ("\x01", 6)])
+def test_the_bytes_of_stored_overrides_are_bounded(character: str, size: int) -> None:
+    fits = character * ((MAX_STORED_BYTES - 100) // size)
+    check_size({}, {"key": fits})
+    for text in (fits + "v" * 100, "v" * 2 * MAX_STORED_BYTES):
+        with pytest.raises(InvalidAlterationError, match="more than 1000000 bytes"):
+            check_size({"key": "v"}, {"key": text})
+
+
+def test_overrides_beyond_the_bound_may_become_smaller_only() -> None:
+    before = {"key": "v" * 2 * MAX_STORED_BYTES}
+    check_size(before, {"key": "v" * (2 * MAX_STORED_BYTES - 1)})
+    for text in ("v" * 2 * MAX_STORED_BYTES, "\x01" * MAX_STORED_BYTES):
+        with pytest.raises(InvalidAlterationError):
+            check_size(before, {"key": text})

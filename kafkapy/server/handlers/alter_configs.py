@@ -6,7 +6,8 @@ Not done: passwords (they would have to be stored encrypted), alteration policie
 Errors: UNKNOWN_TOPIC_OR_PARTITION 3, INVALID_CONFIG 40 (unknown topic key, contradicting values), INVALID_REQUEST 42 (a
 value, a key that can't change, another broker's id, a broker logger, a null value; an unknown resource type fails all
 resources of the request).
-More than ``MOST_KEYS`` keys of one resource are refused (42); 2.7.2 has no such bound.
+More than ``MOST_KEYS`` keys of one resource are refused (42), and overrides of more than ``MAX_STORED_BYTES``; 2.7.2
+has no such bounds, but ZooKeeper has the second.
 """
 
 from functools import partial

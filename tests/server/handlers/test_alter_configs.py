@@ -95,6 +95,14 @@ def test_a_topic_that_is_named_several_times_is_altered_once_as_it_was_named_las
     assert broker.admin.topics == {"t": {"segment.ms": "9"}, "u": {"retention.ms": "8"}}
 
 
+def test_overrides_that_take_too_many_bytes_are_refused() -> None:
+    broker = Broker()
+    (refused,) = _alter(broker, (BROKER, "", {f"unknown.{number}": "v" * 32_000 for number in range(32)}))
+    assert refused.error_code == 42
+    assert "more than 1000000 bytes" in refused.error_message
+    assert broker.admin.brokers == {}
+
+
 def test_too_many_keys_of_a_resource_are_refused() -> None:
     (response,) = _alter(Broker(), (TOPIC, "plain", {f"k{number}": "1" for number in range(1_001)}))
     assert (response.error_code, response.error_message) == (

@@ -37,6 +37,36 @@ def test_single_keys_change_and_the_others_stay(version: int) -> None:
     assert broker.admin.topics["t"] == {"segment.ms": "5", "retention.ms": "7", "cleanup.policy": "delete,compact"}
 
 
+@pytest.mark.parametrize(("kind", "name"), [(BROKER, "0"), (BROKER, "")])
+def test_what_a_broker_stores_is_bounded(kind: int, name: str) -> None:
+    broker = Broker()
+    stored = [(f"unknown.{number}", SET, "v" * 32_000) for number in range(31)]
+    assert _alter(broker, (kind, name, stored))[0].error_code == 0
+    (refused,) = _alter(broker, (kind, name, [("unknown.31", SET, "v" * 32_000)]))
+    assert refused.error_code == 42
+    assert "more than 1000000 bytes" in refused.error_message
+    assert len(broker.admin.brokers[int(name) if name else None]) == 31
+    (response,) = _alter(broker, (kind, name, [("unknown.0", DELETE, None), ("unknown.31", SET, "w" * 32_000)]))
+    assert response.error_code == 0
+
+
+def test_what_a_topic_stores_is_bounded_too() -> None:
+    key = "leader.replication.throttled.replicas"
+    broker = Broker(topics={"t": {key: ",".join(["0:1"] * 300_000)}})  # written by another program
+    (refused,) = _alter(broker, (TOPIC, "t", [("retention.ms", SET, "5")]))
+    assert refused.error_code == 42
+    assert _alter(broker, (TOPIC, "t", [(key, SET, "0:1"), ("retention.ms", SET, "5")]))[0].error_code == 0
+    assert broker.admin.topics["t"] == {key: "0:1", "retention.ms": "5"}
+
+
+def test_what_is_stored_beyond_the_bound_can_be_reduced() -> None:
+    broker = Broker()
+    broker.admin.brokers[0] = {f"unknown.{number}": "v" * 32_000 for number in range(50)}
+    assert _alter(broker, (BROKER, "0", [("unknown.0", DELETE, None)]))[0].error_code == 0
+    assert _alter(broker, (BROKER, "0", [("other", SET, "v")]))[0].error_code == 42
+    assert len(broker.admin.brokers[0]) == 49
+
+
 def test_a_brokers_other_keys_stay() -> None:
     broker = Broker()
     _alter(broker, (BROKER, "0", [("log.retention.ms", SET, "1"), ("background.threads", SET, "5")]))
