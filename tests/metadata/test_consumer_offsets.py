@@ -7,7 +7,7 @@ import pytest
 from kafkapy.clock import SystemClock
 from kafkapy.metadata.embedded import EmbeddedStore
 from kafkapy.metadata.exchange import consumer_offsets
-from kafkapy.metadata.exchange.consumer_offsets import ConsumerOffsetZNode, FetchedTreeOffset
+from kafkapy.metadata.exchange.consumer_offsets import LONGEST_GROUP_ID, ConsumerOffsetZNode, FetchedTreeOffset
 from kafkapy.metadata.store import BadVersionError, MetadataStore
 from kafkapy.types import TopicPartition
 
@@ -65,6 +65,17 @@ def test_groups_that_a_path_can_hold(group_id: str) -> None:
     async def scenario(store: MetadataStore) -> None:
         assert await consumer_offsets.commit(store, group_id, {T0: 5}) == {T0: 0}
         assert await consumer_offsets.fetch(store, group_id, [T0]) == {T0: FetchedTreeOffset(0, 5)}
+
+    run(scenario)
+
+
+def test_groups_with_long_names_write_nothing() -> None:
+    async def scenario(store: MetadataStore) -> None:
+        longest = "\u0101" * LONGEST_GROUP_ID
+        assert await consumer_offsets.commit(store, longest, {T0: 5}) == {T0: 0}
+        assert await consumer_offsets.commit(store, longest + "a", {T0: 5, T1: 6}) == {T0: 24, T1: 24}
+        assert await consumer_offsets.fetch(store, longest + "a", [T0]) == {T0: NONE}
+        assert await store.children("/consumers") == [longest]
 
     run(scenario)
 

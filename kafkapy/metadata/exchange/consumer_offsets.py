@@ -14,6 +14,8 @@ from kafkapy.metadata.store import MetadataStore, Node, NoNodeError, SetData, St
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.types import TopicPartition
 
+LONGEST_GROUP_ID: Final = 1_000
+"""Characters of a group that may commit. Four paths have the name in them, in memory and on disk, for ever."""
 _FORBIDDEN: Final = re.compile("[\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]|//|/\\.{1,2}(/|$)|/$")
 """Characters that ZooKeeper does not allow in a path; Java encodes characters above U+FFFF as surrogates."""
 
@@ -51,6 +53,8 @@ async def commit(
     store: MetadataStore, group_id: str, offsets: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
     """Set each offset by itself; returns an error code for each (0: done)."""
+    if len(group_id) > LONGEST_GROUP_ID:
+        return dict.fromkeys(offsets, ErrorCode.INVALID_GROUP_ID)
     try:
         paths = {partition: ConsumerOffsetZNode.path(group_id, partition) for partition in offsets}
     except ValueError:

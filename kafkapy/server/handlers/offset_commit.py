@@ -5,8 +5,9 @@ tree (``metadata/exchange/consumer_offsets.py``), apart from those of other vers
 Errors, by partition: UNKNOWN_TOPIC_OR_PARTITION 3, OFFSET_METADATA_TOO_LARGE 12, COORDINATOR_LOAD_IN_PROGRESS 14,
 COORDINATOR_NOT_AVAILABLE 15, NOT_COORDINATOR 16, ILLEGAL_GENERATION 22, UNKNOWN_MEMBER_ID 25, REBALANCE_IN_PROGRESS 27,
 INVALID_COMMIT_OFFSET_SIZE 28, UNSUPPORTED_VERSION 35 (a static member where the inter-broker protocol is below 2.3),
-FENCED_INSTANCE_ID 82; in version 0: UNKNOWN_TOPIC_OR_PARTITION 3, OFFSET_METADATA_TOO_LARGE 12, KAFKA_STORAGE_ERROR 56,
-UNKNOWN_SERVER_ERROR -1 (the group's name can't be a part of a path).
+FENCED_INSTANCE_ID 82; in version 0: UNKNOWN_TOPIC_OR_PARTITION 3, OFFSET_METADATA_TOO_LARGE 12, INVALID_GROUP_ID 24
+(more than 1,000 characters; ZooKeeper has no such bound), KAFKA_STORAGE_ERROR 56, UNKNOWN_SERVER_ERROR -1 (the group's
+name can't be a part of a path).
 """
 
 from collections.abc import Awaitable, Sequence
