@@ -77,7 +77,8 @@ INLINE_ENCODED_SIZE = 256 * 1024
 INLINE_RECORDS = 2000
 """Records of a client's batch that may be checked one by one on the event loop."""
 MAX_LISTED_FAULTS = 1000
-"""Records that one error names; Kafka names all, and a small request can decompress to very many."""
+"""Records that one error names, and the errors of one request in all; Kafka names all, and a small request can
+decompress to very many."""
 FIRST_VERSION_OF_BATCHES = 3
 FIRST_VERSION_OF_ZSTD = 7
 

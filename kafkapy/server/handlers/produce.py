@@ -49,6 +49,7 @@ from kafkapy.records.batch import (
 from kafkapy.records.errors import CorruptRecordError, InvalidRecordError, InvalidTimestampError, RecordsError
 from kafkapy.records.validate import (
     FIRST_VERSION_OF_ZSTD,
+    MAX_LISTED_FAULTS,
     CheckedBatch,
     LargeBatchError,
     ProducePolicy,
@@ -145,7 +146,7 @@ class _Append:
 
     __slots__ = (
         "context", "replicas", "version", "acks", "may_write_internal", "all_plain", "refusal", "waiting", "answers",
-        "count", "failures",
+        "count", "failures", "faults_left",
     )  # fmt: skip
 
     def __init__(self, context: RequestContext, request: ProduceRequest) -> None:
@@ -163,6 +164,8 @@ class _Append:
         self.waiting: list[PendingAck] = []
         self.answers: list[PartitionProduceResponse] = []
         self.count = self.failures = 0
+        self.faults_left = MAX_LISTED_FAULTS
+        """Records at fault that the response may still name: a small request can have them in very many partitions."""
 
     def append_large(self, topic: str, index: int, records: memoryview) -> Steps[PartitionProduceResponse]:
         """Validate one partition's batch on the compute thread, then append it."""
@@ -228,7 +231,8 @@ class _Append:
         self.failures += 1
         if isinstance(error, RecordsError) or error is self.refusal:
             self.context.log_refusal(f"records for {topic}-{index}", error)
-        response = failed(index, error, log_start_offset)
+        response = failed(index, error, log_start_offset, self.faults_left)
+        self.faults_left -= len(response.record_errors)
         if error.error_code == ErrorCode.KAFKA_STORAGE_ERROR and self.version < FIRST_VERSION_OF_STORAGE_ERROR:
             response.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         return response
@@ -457,14 +461,16 @@ def remember(context: RequestContext, request: ProduceRequest, frame: memoryview
         keep(RepeatedProduce(context, request, frame, before), frame, context.session)
 
 
-def failed(index: int, error: BrokerError, log_start_offset: int) -> PartitionProduceResponse:
-    """Return the answer for a partition whose batch was refused; rejected records are named (KIP-467)."""
+def failed(index: int, error: BrokerError, log_start_offset: int, most_faults: int) -> PartitionProduceResponse:
+    """Return the answer for a partition whose batch was refused; it names rejected records (KIP-467)."""
     response = PartitionProduceResponse(index, error.error_code, NO_OFFSET)
     if error.error_code not in WITHOUT_LOG_START:
         response.log_start_offset = log_start_offset
     if isinstance(error, InvalidRecordError | InvalidTimestampError) and error.record_errors:
         response.error_message = str(error)
-        response.record_errors = [BatchIndexAndErrorMessage(at, message) for at, message in error.record_errors]
+        response.record_errors = [
+            BatchIndexAndErrorMessage(at, message) for at, message in error.record_errors[:most_faults]
+        ]
     return response
 
 

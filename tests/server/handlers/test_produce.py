@@ -17,6 +17,7 @@ from kafkapy.records.record import Record, encode_batch, encode_legacy, read_rec
 from kafkapy.records.validate import (
     INLINE_DECOMPRESSED_SIZE,
     INLINE_RECORDS,
+    MAX_LISTED_FAULTS,
     ProducePolicy,
     ValidatedBatch,
     validate_produced,
@@ -276,6 +277,23 @@ def test_rejected_records_are_listed_in_the_answer(tmp_path: Path) -> None:
             assert answer.error_code == 87
             assert [error.batch_index for error in answer.record_errors] == [1, 3]
             assert answer.error_message
+
+    run(scenario())
+
+
+def test_the_partitions_of_a_request_share_the_number_of_records_that_are_listed(tmp_path: Path) -> None:
+    """A small request can have many compressed batches: with a full list for each, its response had 480 MB."""
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t", partitions=3, cleanup__policy="compact")
+            data = [PartitionProduceData(index, batch(*[b"v"] * 600)) for index in range(3)]
+            request = ProduceRequest(None, 1, 1000, [TopicProduceData("t", partition_data=data)])
+            answers = (await client.ask(request, 8)).responses[0].partition_responses
+            assert [len(each.record_errors) for each in answers] == [600, MAX_LISTED_FAULTS - 600, 0]
+            assert {each.error_code for each in answers} == {87}
+            assert all(each.error_message for each in answers)
 
     run(scenario())
 
