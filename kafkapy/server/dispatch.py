@@ -106,16 +106,16 @@ def encode(
     """Return the response's frame, size prefix included, bodies untouched.
 
     Raises ``TooManyStructs`` for a response of more than ``max_structs``, ``UnencodableResponseError`` for one that the
-    request's version can't express.
+    request's version can't express, or that is too large for a frame.
     """
     writer = Writer(SIZE_AND_CORRELATION_ID.pack(0, header.correlation_id), max_structs)
     if flexible_response_header:
         writer.buffer.append(0)
     try:
         response.write(writer, header.api_version)
+        return writer.frame()  # whose size has a field too
     except (ProtocolError, struct.error) as error:  # as ``write_message``, without another call for each response
         raise UnencodableResponseError(f"{type(response).__name__}: {error}") from error
-    return writer.frame()
 
 
 async def _without_coroutine(result: Result) -> "Message | asyncio.Future[Any] | None":

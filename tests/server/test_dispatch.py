@@ -33,6 +33,7 @@ from kafkapy.protocol.messages.offset_commit import (
 from kafkapy.protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
 from kafkapy.protocol.messages.update_metadata import UpdateMetadataRequest
 from kafkapy.server.dispatch import Dispatcher, LocalRequests, encode, route_of
+from kafkapy.server.encoded import EncodedParts
 from kafkapy.server.handlers import CLIENT_APIS, REGISTRY, Api
 from kafkapy.types import TopicPartition
 from tests.server.harness import Client, frame, run, running_broker
@@ -124,6 +125,12 @@ def test_a_response_that_its_version_can_not_express_is_an_error() -> None:
         topics=[ListOffsetsTopicResponse("t", [ListOffsetsPartitionResponse(leader_epoch=5)])]
     )
     with pytest.raises(UnencodableResponseError, match="leader_epoch"):
+        encode(RequestHeader(2, 1, 1, None), False, response)
+
+
+def test_a_response_that_is_too_large_for_a_frame_is_named() -> None:
+    response = EncodedParts(ListOffsetsResponse, 1, [bytes(2**20)] * 2**11)
+    with pytest.raises(UnencodableResponseError, match="EncodedParts"):
         encode(RequestHeader(2, 1, 1, None), False, response)
 
 

@@ -3,7 +3,8 @@
 Done: values, sources and synonyms as 2.7.2 answers them, secrets as null, types and documentation (v3), ``is_default``
 never set (v0).
 A resource that is named several times is answered each time, as in 2.7.2, but described and encoded once; resources
-with equal configurations share the bytes of their entries, within a response and between responses.
+with equal configurations share the bytes of their entries, within a response and between responses. Those of chosen
+keys are shared within a response only.
 Errors: UNKNOWN_TOPIC_OR_PARTITION 3, INVALID_TOPIC_EXCEPTION 17 (topic name), INVALID_REQUEST 42 (another broker's id,
 loggers without a broker's id; an unknown resource type fails all resources of the request).
 """
@@ -26,7 +27,7 @@ from kafkapy.protocol.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 from kafkapy.protocol.primitives import encode, write_message
-from kafkapy.protocol.writer import Writer
+from kafkapy.protocol.writer import Part, Writer
 from kafkapy.server.broker_loggers import describe_loggers
 from kafkapy.server.config_resources import check_broker_name, check_types, error_text
 from kafkapy.server.context import RequestContext, Services
@@ -35,9 +36,13 @@ from kafkapy.turns import pause
 
 MOST_RESPONSE_BYTES: Final = 2**31 - 1_000
 """The largest size of a frame, less its header. A small request for equal resources may have a larger response."""
+MOST_CHOSEN_BYTES: Final = 100 * 1024 * 1024
+"""The entries of chosen keys, equal ones counted once: they are encoded for one request, and take memory until it is
+read."""
 KEYS_PER_STEP: Final = 5_000
 _COUNT_SIZE: Final = 4
 """Bytes of an array's count, in the versions that are served."""
+_NO_ENTRIES: Final = bytes(_COUNT_SIZE)
 
 
 TextOf = Callable[[str], str | None]
@@ -74,26 +79,59 @@ async def handle(context: RequestContext, request: DescribeConfigsRequest) -> En
         await check_types(request.resources)
     except BrokerError as error:
         describer.refusal = error.with_traceback(None)  # the traceback refers to this frame
-    writer = Writer()
-    write_message(DescribeConfigsResponse(), writer, version)
-    del writer.buffer[-_COUNT_SIZE:]
-    writer.write_count(len(request.resources))
-    size = 0
+    results = _Results(len(request.resources), version)
     for resource in request.resources:
         head, entries = await describer.describe(resource)
-        writer.buffer += head
         if entries is None:
-            writer.write_count(0)
+            results.add(head, _NO_ENTRIES)
         elif resource.configuration_keys:
-            writer.write_encoded(await _chosen(entries, resource.configuration_keys, version))
+            chosen = await _chosen(entries, resource.configuration_keys)
+            results.add(head, results.encoded_of(entries, chosen))
         else:
-            shared = entries.encoded(version)
-            writer.write_encoded(shared)
-            size += len(head) + len(shared)
-            if size > MOST_RESPONSE_BYTES:
-                raise RefusedError(f"the response of DescribeConfigs has more than {MOST_RESPONSE_BYTES} bytes")
+            results.add(head, entries.encoded(version))
         await pause()
-    return EncodedParts(DescribeConfigsResponse, version, writer.parts())
+    return EncodedParts(DescribeConfigsResponse, version, results.parts())
+
+
+class _Results:
+    """The encoded results of one request."""
+
+    def __init__(self, count: int, version: int) -> None:
+        self._version = version
+        self._writer = Writer()
+        write_message(DescribeConfigsResponse(), self._writer, version)
+        del self._writer.buffer[-_COUNT_SIZE:]
+        self._writer.write_count(count)
+        self._encoded: dict[tuple[Entries, tuple[str, ...]], bytes] = {}
+        self._size = self._chosen_size = 0
+
+    def add(self, head: bytes, content: bytes) -> None:
+        """Add a result: its bytes before the entries, and the array of these.
+
+        Raises ``RefusedError`` if the results are larger than a response can be.
+        """
+        self._writer.buffer += head
+        self._writer.write_encoded(content)
+        self._size += len(head) + len(content)
+        if self._size > MOST_RESPONSE_BYTES:
+            raise RefusedError(f"the response of DescribeConfigs has more than {MOST_RESPONSE_BYTES} bytes")
+
+    def encoded_of(self, entries: Entries, names: tuple[str, ...]) -> bytes:
+        """Return the array of the entries of ``names``: the same bytes for equal names.
+
+        Raises ``RefusedError`` if the arrays that are not the same take more than ``MOST_CHOSEN_BYTES``.
+        """
+        found = self._encoded.get((entries, names))
+        if found is None:
+            found = self._encoded[entries, names] = _array([entries.by_name[name] for name in names], self._version)
+            self._chosen_size += len(found)
+            if self._chosen_size > MOST_CHOSEN_BYTES:
+                raise RefusedError(f"the chosen keys of DescribeConfigs take more than {MOST_CHOSEN_BYTES} bytes")
+        return found
+
+    def parts(self) -> list[Part]:
+        """All results."""
+        return self._writer.parts()
 
 
 class _ResourceDescriber:
@@ -187,13 +225,13 @@ def _no_documentation(_name: str) -> None:
     return None
 
 
-async def _chosen(entries: Entries, names: list[str], version: int) -> bytes:
-    """Return the array of the entries that ``names`` contains, in the description's order."""
+async def _chosen(entries: Entries, names: list[str]) -> tuple[str, ...]:
+    """Return those of ``names`` that have entries, in the description's order."""
     wanted: set[str] = set()
     for start in range(0, len(names), KEYS_PER_STEP):
         wanted.update(entries.by_name.keys() & names[start : start + KEYS_PER_STEP])
         await pause()
-    return _array([entry for name, entry in entries.by_name.items() if name in wanted], version)
+    return tuple(name for name in entries.by_name if name in wanted)
 
 
 def _array(entries: list[DescribeConfigsResourceResult], version: int) -> bytes:

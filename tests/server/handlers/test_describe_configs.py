@@ -164,6 +164,36 @@ def test_a_response_larger_than_a_frame_is_refused(monkeypatch: pytest.MonkeyPat
         _encoded(Broker(), [DescribeConfigsResource(BROKER, "0", None)] * 10)
 
 
+def test_chosen_keys_count_towards_the_largest_response(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(describe_configs, "MOST_RESPONSE_BYTES", 100_000)
+    resources = [DescribeConfigsResource(TOPIC, "plain", ["retention.ms"])] * 2_000
+    with pytest.raises(RefusedError, match="has more than 100000 bytes"):
+        _encoded(Broker(), resources)
+
+
+def test_equal_chosen_keys_share_their_bytes() -> None:
+    keys = list(TOPIC_KEYS)[:20]
+    chosen = [[*keys, "no.such.key"], keys[::-1]] * 1_000
+    broker = Broker()
+    _encoded(broker, [DescribeConfigsResource(TOPIC, "plain", None)])
+    tracemalloc.start()
+    response = _encoded(broker, [DescribeConfigsResource(TOPIC, "plain", each) for each in chosen])
+    assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    tracemalloc.stop()
+    writer = Writer()
+    response.write(writer, 3)
+    contents = [part for part in writer.parts() if isinstance(part, bytes)]
+    assert (len(contents), len({id(part) for part in contents})) == (2_000, 1)
+
+
+def test_chosen_keys_that_share_no_bytes_have_a_limit_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(describe_configs, "MOST_CHOSEN_BYTES", 1_000)
+    resources = [DescribeConfigsResource(TOPIC, "plain", [name]) for name in TOPIC_KEYS]
+    _encoded(Broker(), [resources[0]] * 1_000)
+    with pytest.raises(RefusedError, match="take more than 1000 bytes"):
+        _encoded(Broker(), resources)
+
+
 def test_a_resource_with_the_longest_name_is_answered() -> None:
     (result,) = _ask(Broker(), (BROKER, "x" * 32_767, None))
     assert result.error_code == 42
