@@ -10,8 +10,8 @@ from kafkapy.storage.io.descriptors import Descriptor
 from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.batches import SMALLEST_BATCH
 from kafkapy.storage.log.index import IndexCache
-from kafkapy.storage.log.log import find_timestamp
 from kafkapy.storage.log.segment import AppendedRange, Segment
+from kafkapy.storage.log.time_search import find_timestamp
 from tests.storage.support import GOLDEN, START_MS, batch
 
 

@@ -54,7 +54,6 @@ from kafkapy.records.batch import (
 )
 from kafkapy.records.control import ControlRecord, read_control
 from kafkapy.records.errors import CorruptRecordError, RecordBatchTooLargeError, UnsupportedForMessageFormatError
-from kafkapy.records.record import read_records
 from kafkapy.records.scanner import UsualBatch
 from kafkapy.records.validate import (
     PRODUCER,
@@ -90,6 +89,7 @@ from kafkapy.storage.log.segment import (
     Segments,
     TimestampOffset,
 )
+from kafkapy.storage.log.time_search import find_timestamp
 from kafkapy.storage.recovery.salvage import Damage, salvage
 from kafkapy.turns import Steps
 from kafkapy.types import NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition, maker
@@ -662,19 +662,23 @@ class Log:
                         return found
         return found
 
-    def lookup_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
+    def lookup_timestamp(
+        self, timestamp_ms: int, from_offset: int = 0, *, inline: bool = False
+    ) -> TimestampOffset | None:
         """Return the (offset, timestamp) of the first record at least as late as ``timestamp_ms``.
 
-        Raises ``UnsupportedForMessageFormatError`` where ``message.format.version`` has no timestamps.
+        Raises ``UnsupportedForMessageFormatError`` where ``message.format.version`` has no timestamps, with ``inline``
+        also ``LongSearchError``: then ``from_offset`` is where the search goes on.
         """
         if self.config.message_format == 0:
             raise UnsupportedForMessageFormatError(
                 f"{self.topic_partition} has message.format.version {self.config.message_format_version}: no timestamps"
             )
+        start_offset = max(self.log_start_offset, from_offset)
         with as_storage_error(self, "read"):
             for segment in self.segments:
                 if segment.size and segment.largest_timestamp >= timestamp_ms:
-                    return find_timestamp(segment, timestamp_ms, self.log_start_offset)
+                    return find_timestamp(segment, timestamp_ms, start_offset, inline=inline)
         return None
 
     def segment_times(self) -> list[tuple[int, int]]:
@@ -990,19 +994,6 @@ def waited_ms(segment: Segment, clock: Clock, max_timestamp: int) -> int:
     """The age of ``segment`` in ms, by its first batch's timestamp, or by the clock where that has none."""
     since = segment.first_timestamp()
     return max_timestamp - since if since >= 0 else clock.now_ms() - segment.created_ms
-
-
-def find_timestamp(segment: Segment, timestamp_ms: int, start_offset: int) -> TimestampOffset | None:
-    """Return the first record from ``start_offset`` on with at least ``timestamp_ms``."""
-    found = segment.translate(max(segment.time_index.lookup(timestamp_ms), start_offset))
-    if found is None:
-        return None
-    for _, header, content in segment.batches(found[0], segment.size):
-        if header.max_timestamp >= timestamp_ms:
-            for record in read_records(content, header):
-                if record.timestamp >= timestamp_ms and record.offset >= start_offset:
-                    return TimestampOffset(record.offset, record.timestamp)
-    return None
 
 
 def _fitting(

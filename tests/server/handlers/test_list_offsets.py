@@ -8,6 +8,10 @@ import pytest
 
 from kafkapy.protocol.constants import EARLIEST, LATEST
 from kafkapy.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafkapy.records.errors import CorruptRecordError
+from kafkapy.records.record import Record, encode_batch
+from kafkapy.storage.log.segment import TimestampOffset
+from kafkapy.storage.log.time_search import BatchSearch
 from kafkapy.types import TopicPartition
 from tests.server.harness import EPOCH_MS, Client, batch, run, running_broker
 
@@ -133,5 +137,72 @@ def test_errors(tmp_path: Path) -> None:
             assert [one.error_code for one in (await client.ask(twice, 5)).topics[0].partitions] == [42, 42]
             broker.services.replica_manager.partitions[TopicPartition("t", 0)].is_leader = False
             assert (await ask(client, LATEST)).error_code == 6
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("version", range(1, 6))
+def test_compressed_batches_are_searched_on_the_compute_thread(version: int, tmp_path: Path) -> None:
+    """One of 600 kB decompressed to 800,000 records, whose search held the event loop for three seconds."""
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            compute = broker.services.compute
+            for codec, runs in ((0, 0), (1, 1)):
+                first = (await client.produce("t", batch(b"a", b"b", b"c", compression=codec))).base_offset
+                log = broker.services.replica_manager.partitions[TopicPartition("t", 0)].log
+                log.advance_log_start_offset(first)
+                for _ in range(3):
+                    before = compute.run_count
+                    found = await ask(client, EPOCH_MS + 1, version)
+                    assert (found.error_code, found.offset, found.timestamp) == (0, first + 1, EPOCH_MS + 1)
+                    assert (await ask(client, EPOCH_MS + 9, version)).offset == -1
+                    assert (await ask(client, LATEST, version)).offset == first + 3
+                    assert compute.run_count - before == runs
+
+    run(scenario())
+
+
+def test_the_search_goes_on_behind_a_compressed_batch(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            records = [Record(None, b"v", EPOCH_MS + ahead) for ahead in (90, 10)]
+            for codec in (1, 0):
+                await client.produce("t", encode_batch(records, compression=codec))
+            broker.services.replica_manager.partitions[TopicPartition("t", 0)].log.advance_log_start_offset(1)
+            assert (await ask(client, EPOCH_MS + 50)).offset == 2
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(("change", "code"), [("truncate", 0), ("delete", 6), ("damage", 2)])
+def test_the_log_may_change_during_a_search(
+    change: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = BatchSearch.run
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            await client.produce("t", batch(b"a", compression=1))
+            partitions = broker.services.replica_manager.partitions
+
+            def changed(self: BatchSearch) -> TimestampOffset | None:
+                if change == "damage":
+                    raise CorruptRecordError("no gzip")
+                if change == "truncate":
+                    partitions[TopicPartition("t", 0)].log.truncate_to(0)  # the event loop is idle meanwhile
+                else:
+                    partitions.clear()
+                return search(self)
+
+            monkeypatch.setattr(BatchSearch, "run", changed)
+            answer = await ask(client, EPOCH_MS)
+            assert (answer.error_code, answer.offset, answer.timestamp) == (code, -1, -1)
 
     run(scenario())
