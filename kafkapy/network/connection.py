@@ -77,6 +77,17 @@ class _UnreadResponse:
         self._connection.give_up(reason)
 
 
+class _UnsentParts(_UnreadResponse):
+    """A response in many parts, whose memory counts until the last of them is sent; slices of files are none."""
+
+    __slots__ = ()
+
+    @property
+    def missing_size(self) -> int:
+        """See ``budget.Holder``."""
+        return self._connection.unsent_size + self._connection.waiting_size
+
+
 class _Answered(NamedTuple):
     """The response to a request that has overtaken others: it is sent behind theirs."""
 
@@ -235,14 +246,14 @@ class Connection(asyncio.BufferedProtocol):
         """See ``asyncio.BaseProtocol``: the socket did not take everything."""
         self.core.set_busy(UNSENT)
         unsent = self.unsent_size
-        if unsent > SMALL_FRAME_SIZE:
-            self._unread = _UnreadResponse(self)
-            self._owner.response_budget.charge(self._unread, unsent)
+        if unsent > SMALL_FRAME_SIZE and self._unread is None:
+            self._charge_unread(_UnreadResponse(self), unsent)
 
     def resume_writing(self) -> None:
         """See ``asyncio.BaseProtocol``: everything was taken."""
         self.core.clear_busy(UNSENT)
-        self._release_unread()
+        if not isinstance(self._unread, _UnsentParts):  # which count until the last of them is sent
+            self._release_unread()
         # Not at once: the transport calls this during a write, where it must not be aborted.
         asyncio.get_running_loop().call_soon(self._guarded, self._go_on_sending)
 
@@ -252,6 +263,11 @@ class Connection(asyncio.BufferedProtocol):
     def unsent_size(self) -> int:
         """Bytes of responses that the socket has not taken."""
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
+    @property
+    def waiting_size(self) -> int:
+        """Bytes of the response's parts that the transport does not have yet."""
+        return self._sender.waiting_size if self._sender is not None else 0
 
     def progress(self) -> tuple[int, int, int, int, bool]:
         """Return counters that change while data moves: the connection is closed if they stay the same too long."""
@@ -482,10 +498,15 @@ class Connection(asyncio.BufferedProtocol):
             )
         if not self._sender.send(output):
             self.core.set_busy(SENDING)
+            held = self._sender.held_size
+            if held > SMALL_FRAME_SIZE:
+                self._release_unread()
+                self._charge_unread(_UnsentParts(self), held + self.unsent_size)
 
     def _sent(self) -> None:
         """The sender has sent the rest of a response that the socket did not take at once."""
         self.core.clear_busy(SENDING)
+        self._release_unread()
         self._guarded(self._go_on)
 
     def _go_on_sending(self) -> None:
@@ -546,6 +567,10 @@ class Connection(asyncio.BufferedProtocol):
     def _give_back(self) -> None:
         self._reserved = 0
         self._owner.budget.release(self)
+
+    def _charge_unread(self, unread: _UnreadResponse, size: int) -> None:
+        self._unread = unread
+        self._owner.response_budget.charge(unread, size)
 
     def _release_unread(self) -> None:
         if self._unread is not None:

@@ -75,6 +75,17 @@ class BodySender:
         """Whether parts wait for the socket."""
         return bool(self._parts)
 
+    @property
+    def waiting_size(self) -> int:
+        """Bytes of the parts that wait for the socket."""
+        return sum(map(len, self._parts))
+
+    @property
+    def held_size(self) -> int:
+        """Bytes that these parts hold in memory: no slices of files, and a part that occurs often counts once."""
+        held = {id(part): len(part) for part in self._parts if isinstance(part, bytes | bytearray | memoryview)}
+        return sum(held.values())
+
     def send(self, parts: list[Part]) -> bool:
         """Begin to send; tell whether the socket took everything. Raises ``OSError`` and ``FileCutError``."""
         if not self._parts and 1 < len(parts) < 4:  # as ``_advance`` does, for 5 % less of a fetch of 64 kB

@@ -19,6 +19,7 @@ from kafkapy.protocol.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
 )
+from kafkapy.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkapy.testing.clock import ManualClock
 from tests.server.harness import (
     Client,
@@ -337,5 +338,40 @@ def test_a_waiting_creation_does_not_delay_the_stop(tmp_path: Path, caplog: pyte
             client = await Client.connect(broker)
             client.send(frame(CreateTopicsRequest(topics=[topic], timeout_ms=2**31 - 1), 4))
             await until(lambda: "Partition t-0 has no leader" in caplog.text)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+def test_the_parts_of_an_unread_response_count_until_the_last_is_sent(is_read: bool, tmp_path: Path) -> None:
+    """Only a piece of 256 KiB of them counted. Bytes that several parts share count once."""
+    count, name = 4_000, "t" * 249
+
+    async def scenario() -> None:
+        limit = 50_000_000
+        async with running_broker(tmp_path, **_memory(limit)) as broker:
+            memory = broker.listeners[0].response_budget
+            client = await Client.connect(broker)
+            await client.create_topic(name)
+            slow = small_receive_buffer(broker.port)
+            slow.setblocking(False)
+            connections = broker.listeners[0].connections
+            await until(lambda: len(connections) == 2 and all(each._transport for each in connections))
+            for each in connections:
+                served = each._transport.get_extra_info("socket")  # type: ignore[union-attr]  # made, see above
+                served.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+            request = DescribeConfigsRequest([DescribeConfigsResource(2, name, None)] * count, include_synonyms=True)
+            loop = asyncio.get_running_loop()
+            await loop.sock_sendall(slow, frame(request, 3))
+            (size,) = struct.unpack(">i", await loop.sock_recv(slow, 4))
+            assert size > 6_000_000
+            await until(lambda: memory.available < limit - 900_000)
+            assert memory.available > limit - 1_500_000
+            (connection,) = (each for each in connections if each.unsent_size)
+            assert size - 1_000_000 < connection.unsent_size + connection.waiting_size < size
+            while is_read and size:
+                size -= len(await loop.sock_recv(slow, 1_000_000))
+            slow.close()
+            await until(lambda: memory.available == limit)
 
     run(scenario())

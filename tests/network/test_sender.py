@@ -442,3 +442,17 @@ def test_the_sender_waits_for_a_slice_that_a_thread_converts(tmp_path: Path, is_
         await until(lambda: peer.done == 1)
 
     on_a_socket(test)
+
+
+def test_the_memory_of_waiting_parts_counts_shared_bytes_once_and_no_slices(tmp_path: Path) -> None:
+    async def test(sender: BodySender, peer: Peer, theirs: socket.socket) -> None:
+        shared = os.urandom(300_000)
+        source = file_slice(tmp_path / "file", os.urandom(300_000))
+        assert (sender.waiting_size, sender.held_size) == (0, 0)
+        assert not sender.send([shared, bytearray(1_000), shared, source, shared])
+        assert (sender.waiting_size, sender.held_size) == (901_000, 301_000)
+        await receive(theirs, 1_201_000)
+        await until(lambda: peer.done == 1)
+        assert (sender.waiting_size, sender.held_size) == (0, 0)
+
+    on_a_socket(test)
