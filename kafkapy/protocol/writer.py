@@ -22,7 +22,7 @@ _INT32: Final = Struct(">i")
 _NO_LIMIT: Final = 2**63
 
 BYTES_OF_A_STRUCT: Final = 64
-"""Bytes of a string or of bytes that count as a struct more where ``max_structs`` limits a message."""
+"""Bytes of a string, of bytes or of an array of numbers that count as a struct more if ``max_structs`` limits them."""
 COPIED_BODY_SIZE: Final = 4096
 """Bodies of bytes up to this size are copied into the buffer: a separate part takes a vector entry of a system call."""
 COPIED_ENCODED_SIZE: Final = 256
@@ -41,7 +41,7 @@ class Writer:
     def __init__(self, start: bytes = b"", max_structs: int | None = None) -> None:
         """``start`` has the first bytes of the message; ``max_structs`` limits the elements of all arrays of structs.
 
-        Of longer strings and bytes, each ``BYTES_OF_A_STRUCT`` count as a struct.
+        Of longer strings, bytes and arrays of numbers, each ``BYTES_OF_A_STRUCT`` count as a struct.
         """
         self.buffer = bytearray(start)
         self._parts: list[Part] = []
@@ -225,8 +225,14 @@ class Writer:
             struct.write(self, version)
 
     def write_numbers(self, letter: str, numbers: Sequence[int]) -> None:
-        """Write the elements of an array of integers; ``letter`` is their format in ``struct``."""
-        self.buffer += Struct(f">{len(numbers)}{letter}").pack(*numbers)
+        """Write the elements of an array of integers; ``letter`` is their format in ``struct``.
+
+        Raises ``TooManyStructs``.
+        """
+        packed = Struct(f">{len(numbers)}{letter}")
+        if packed.size > BYTES_OF_A_STRUCT:
+            self._count_bytes(packed.size)
+        self.buffer += packed.pack(*numbers)
 
     def write_strings(self, strings: Sequence[str]) -> None:
         """Write the elements of an array of strings."""

@@ -111,3 +111,13 @@ def test_long_fields_count_as_structs(method: str) -> None:
     write(unit * 640)
     with pytest.raises(TooManyStructs):
         write(unit * 65)
+
+
+@pytest.mark.parametrize(("letter", "size"), [("b", 1), ("h", 2), ("i", 4), ("q", 8)])
+def test_long_arrays_of_numbers_count_as_structs(letter: str, size: int) -> None:
+    writer = Writer(max_structs=10)
+    for _ in range(100):
+        writer.write_numbers(letter, [1] * (64 // size))
+    writer.write_numbers(letter, [1] * (640 // size))
+    with pytest.raises(TooManyStructs):
+        writer.write_numbers(letter, [1] * (64 // size + 1))
