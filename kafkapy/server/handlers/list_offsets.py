@@ -73,6 +73,8 @@ class _Asker(NamedTuple):
     version: int
     is_consumer: bool
     isolation_level: int
+    starts: "_SegmentStarts | None" = None
+    """Those of the request's other partitions, if it has several."""
 
 
 def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse | Steps[ListOffsetsResponse]:
@@ -152,6 +154,7 @@ def _answer_many(context: RequestContext, request: ListOffsetsRequest) -> Steps[
         context.header.api_version,
         request.replica_id == CONSUMER,
         request.isolation_level,
+        _SegmentStarts(),
     )
     results = []
     for topic in request.topics:
@@ -213,7 +216,8 @@ def _answer(
         partition.check_leader(wanted.current_leader_epoch)
         bound = _bound(partition, asker)
         if asker.version == 0:
-            offsets = _segment_starts(partition.log, bound if asker.is_consumer else None, wanted)
+            starts = asker.starts or _SegmentStarts()
+            offsets = starts.find(partition.log, bound if asker.is_consumer else None, wanted)
             return ListOffsetsPartitionResponse(wanted.partition_index, old_style_offsets=offsets)
         offset, timestamp = _find(partition, asker, wanted.timestamp, bound, searched)
     except BrokerError as error:
@@ -267,15 +271,35 @@ def _epoch(partition: Partition, timestamp: int, offset: int) -> int:
     return partition.log.leader_epochs.epoch_for(offset) if offset >= 0 else NO_EPOCH
 
 
-def _segment_starts(log: Log, bound: int | None, wanted: ListOffsetsPartition) -> list[int]:
-    """Version 0: base offsets of the segments that were last changed at the given time or before, newest first.
+class _SegmentStarts:
+    """Version 0: base offsets of segments. A partition that a request repeats is looked at once."""
 
-    The log end offset is listed as a further segment start, with the present time as its time. Offsets above ``bound``
-    are replaced by one ``bound``.
-    """
-    if wanted.max_num_offsets < 0:
-        raise BrokerError("the number of offsets is negative")  # an unknown error (-1), as in Kafka
-    times = log.segment_times()[: 1 if wanted.timestamp == EARLIEST else None]
+    __slots__ = ("_times", "_found")
+
+    def __init__(self) -> None:
+        self._times: dict[TopicPartition, list[tuple[int, int]]] = {}
+        self._found: dict[tuple[TopicPartition, int, int], list[int]] = {}
+
+    def find(self, log: Log, bound: int | None, wanted: ListOffsetsPartition) -> list[int]:
+        """Return the starts of the segments that were last changed at the given time or before, newest first.
+
+        The log end offset is listed as a further segment start, with the present time as its time. Offsets above
+        ``bound`` are replaced by one ``bound``.
+        """
+        if wanted.max_num_offsets < 0:
+            raise BrokerError("the number of offsets is negative")  # an unknown error (-1), as in Kafka
+        key = (log.topic_partition, wanted.timestamp, wanted.max_num_offsets)
+        found = self._found.get(key)
+        if found is None:
+            times = self._times.get(log.topic_partition)
+            if times is None:
+                times = self._times[log.topic_partition] = log.segment_times()
+            found = self._found[key] = _segment_starts(times, bound, wanted)
+        return found
+
+
+def _segment_starts(times: list[tuple[int, int]], bound: int | None, wanted: ListOffsetsPartition) -> list[int]:
+    times = times[: 1 if wanted.timestamp == EARLIEST else None]
     while times and wanted.timestamp not in (LATEST, EARLIEST) and times[-1][1] > wanted.timestamp:
         times.pop()
     starts = sorted((offset for offset, _ in times[::-1][: wanted.max_num_offsets]), reverse=True)

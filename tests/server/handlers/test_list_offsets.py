@@ -10,6 +10,7 @@ from kafkapy.protocol.constants import EARLIEST, LATEST
 from kafkapy.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.records.record import Record, encode_batch
+from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.segment import TimestampOffset
 from kafkapy.storage.log.time_search import BatchSearch
 from kafkapy.types import TopicPartition
@@ -69,6 +70,33 @@ def test_version_0_lists_segments(tmp_path: Path) -> None:
             log.high_watermark = 1
             assert (await ask(client, LATEST, 0, max_num_offsets=9)).old_style_offsets == [1, 1, 0]
             assert (await ask(client, LATEST, 0, max_num_offsets=9, replica_id=-2)).old_style_offsets == [3, 2, 1, 0]
+
+    run(scenario())
+
+
+def test_version_0_looks_once_at_a_partition_that_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+    segment_times = Log.segment_times
+
+    def counted(self: Log) -> list[tuple[int, int]]:
+        nonlocal looks
+        looks += 1
+        return segment_times(self)
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t", segment__bytes="300")
+            for _ in range(3):
+                await client.produce("t", batch(b"x" * 200))
+            asked = [(LATEST, 10), (EARLIEST, 10), (LATEST, 2), (2**62, 10), (LATEST, -1)] * 20
+            partitions = [ListOffsetsPartition(0, timestamp=time, max_num_offsets=count) for time, count in asked]
+            monkeypatch.setattr(Log, "segment_times", counted)
+            request = ListOffsetsRequest(-1, 0, [ListOffsetsTopic("t", partitions)])
+            answers = (await client.ask(request, 0)).topics[0].partitions
+            expected = [(0, [3, 2, 1, 0]), (0, [0]), (0, [3, 2]), (0, [3, 2, 1, 0]), (-1, [])] * 20
+            assert [(each.error_code, each.old_style_offsets) for each in answers] == expected
+            assert looks == 1
 
     run(scenario())
 
