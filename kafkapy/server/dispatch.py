@@ -59,14 +59,14 @@ OVERTAKEN_SLOTS: Final = 1_000
 INLINE_STRUCTS: Final = 1_000
 """Structs of a response that are encoded on the event loop: about a millisecond of work.
 
-64 bytes of a field count as a struct, so a response that is encoded on the loop has hardly more than 64 kB: the memory
-budget does not see such small ones, which a client may leave unread."""
+64 bytes of a longer field count as a struct, so a response that is encoded on the loop has at most some hundred kB.
+What is unread of one above 64 kB is charged."""
 
 _REMEMBERED_BUDGET: Final = INLINE_SLOTS - MOST_VALUES
 """A request that leaves less of ``INLINE_SLOTS`` has more than ``MOST_VALUES``, and gets no form."""
 
 LARGE_AT_ONCE: Final = 2
-"""Large requests that are decoded at the same time."""
+"""Large requests that are decoded and handled, or responses that are encoded, at the same time."""
 
 SLOT_SIZE: Final = 100
 """Bytes that a decoded value counts as in the memory budget, until the request is answered."""
@@ -280,8 +280,10 @@ class Dispatcher:
             return self._encode_beside(route, header, response)
 
     def _encode_beside(self, route: Route, header: RequestHeader, response: Message) -> Waiting[Route]:
-        encoding = self._encode_admitted(route, header, response)
-        return Waiting(route, header, asyncio.get_running_loop().create_task(encoding))
+        # Not the task itself, which a connection would take for one that needs its request's frame, and would let run
+        # on when it is closed. The future is cancelled then, and the task with it.
+        encoding = asyncio.get_running_loop().create_task(self._encode_admitted(route, header, response))
+        return Waiting(route, header, Delayed.of(encoding, None))
 
     async def _encode_admitted(self, route: Route, header: RequestHeader, response: Message) -> list[Part]:
         async with self._large:

@@ -10,6 +10,8 @@ import pytest
 from kafkapy import turns
 from kafkapy.network import connection as connection_module
 from kafkapy.network.budget import RequestMemory
+from kafkapy.network.dispatcher import Waiting
+from kafkapy.network.session import Session
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.protocol.messages.describe_groups import DescribeGroupsRequest
 from kafkapy.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
@@ -25,6 +27,7 @@ from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceReque
 from kafkapy.server import dispatch as dispatch_module
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.context import RequestContext, Services
+from kafkapy.server.handlers import CLIENT_APIS
 from kafkapy.server.interception import Handle, Hooks, Result
 from kafkapy.types import TopicPartition
 from tests.server.harness import Client, batch, frame, run, running_broker, values_of
@@ -120,6 +123,40 @@ def test_a_response_of_many_bytes_waits_while_unread_responses_use_up_the_memory
             answer = Client.decode(request.API_KEY, 2, await client.receive())
             assert [len(each.metadata) for each in answer.members] == [size]
             assert services.compute.run_count == computed + (size > 1000)
+
+    run(scenario())
+
+
+def test_the_encoding_of_a_large_response_needs_no_frame_and_ends_with_its_connection(tmp_path: Path) -> None:
+    """A connection takes a task for one that needs its request's frame: it would release that of a later request."""
+    request = JoinGroupRequest("g", 30_000, 30_000, protocol_type="consumer")
+    request.protocols = [JoinGroupRequestProtocol("range", bytes(200_000))]
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            services = broker.services
+            client, other = await Client.connect(broker), await Client.connect(broker)
+            while (await client.ask(FindCoordinatorRequest("g"), 0)).error_code:
+                await other.ask(SMALL, 0)
+            assert (await client.ask(request, 2)).error_code == 0
+            request.member_id = await _leader_of_one(broker)
+            computed = services.compute.run_count
+            with RequestMemory(services.memory) as unread:
+                unread.charge(services.memory.available)
+                content = memoryview(bytearray(frame(request, 2)))[4:]
+                reply = dispatch_module.Dispatcher(services, CLIENT_APIS).dispatch(content, Session.local("PLAINTEXT"))
+                assert isinstance(reply, Waiting)
+                assert not isinstance(reply.future, asyncio.Task)
+                reply.future.cancel()
+                client.send(frame(request, 2))
+                for _ in range(50):
+                    await other.ask(SMALL, 0)
+                await client.reset()
+                for _ in range(50):
+                    await other.ask(SMALL, 0)
+            for _ in range(50):
+                await other.ask(SMALL, 0)
+            assert services.compute.run_count == computed
 
     run(scenario())
 
