@@ -226,7 +226,7 @@ class GroupCoordinator:
 
     @property
     def groups_max_size(self) -> int:
-        """The most bytes that the members of all groups take."""
+        """The most bytes that the members of all groups may take, or take now if that is more."""
         budget = self._runtime.budget
         return max(budget.max_bytes, budget.used_bytes)
 

@@ -41,8 +41,7 @@ class Group:
         self._subscription = 0
         self._subscription_bytes = 0
         self.budget = budget or MetadataBudget()
-        self._name_size = text_size(group_id)
-        self.budget.used_bytes += self._name_size
+        self._name_size = 0
         self.members = Members(self.budget)
         # ids that were handed out with MEMBER_ID_REQUIRED and have not joined yet, with their time-outs
         self.pending: dict[str, TimerHandle] = {}
@@ -101,6 +100,7 @@ class Group:
 
     def add_pending(self, member_id: str, timer: TimerHandle) -> None:
         """Keep an id that was handed out, and its time-out."""
+        self.charge_name()
         self.pending[member_id] = timer
         self.budget.used_bytes += PENDING_BYTES + text_size(member_id)
 
@@ -113,6 +113,12 @@ class Group:
         self.release_name()
         self._forget_subscribed()
         self.members.release_all()
+
+    def charge_name(self) -> None:
+        """Count the group id, from the first member on: groups that only have offsets are in the log."""
+        if not self._name_size:
+            self._name_size = text_size(self.group_id)
+            self.budget.used_bytes += self._name_size
 
     def release_name(self) -> None:
         """Release what the group id takes of the budget; the group is no longer known."""

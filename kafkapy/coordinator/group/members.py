@@ -211,8 +211,8 @@ class Members(Mapping[str, Member]):
         if member is not None:
             known_size = member.charged_bytes - len(member.assignment) - member.ids_size
             return not self._has_room(size_of(call.protocols) - known_size)
-        member_id = member_id or call.instance_id or call.client_id  # as the id that the member will get begins
-        ids_size = text_size(member_id, call.instance_id, call.client_id, call.client_host)
+        member_id = member_id or call.instance_id or call.client_id  # the new id is this and a UUID, which is left out
+        ids_size = text_size(member_id, call.instance_id, call.client_id, call.client_host, call.group_id)
         return not self._has_room(size_of(call.protocols) + ids_size)
 
     def lacks_room_for(self, assignments: Mapping[str, bytes]) -> bool:

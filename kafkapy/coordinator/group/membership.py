@@ -127,6 +127,7 @@ def _add(rebalancer: Rebalancer, group: Group, call: JoinCall, member_id: str) -
     member = Member(member_id, call)
     member.is_new = True
     answer = member.wait_for_join()
+    group.charge_name()
     group.members.add(member)
     group.remove_pending(member_id)
     rebalancer.start_session(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS)

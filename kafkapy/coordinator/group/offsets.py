@@ -58,8 +58,12 @@ class Offsets:
         return self._committed
 
     def partitions(self) -> Iterator[TopicPartition]:
-        """All partitions with an offset that is visible, or may be when a transaction ends, some of them twice."""
+        """The partitions with an offset that is visible, or may be when a transaction ends, some of them twice."""
         return chain(self._committed, self._producers)
+
+    def all_partitions(self) -> Iterator[TopicPartition]:
+        """Also those with a commit that is being appended: a tombstone drops it too (``replay``)."""
+        return chain(self._committed, self._producers, self._appending, self._unsettled)
 
     def has(self, topic_partition: TopicPartition) -> bool:
         """Whether the partition has an offset, or is getting one."""
@@ -142,6 +146,7 @@ class Offsets:
         if committed is None:
             self._forget_in_transaction(producer_id, topic_partition)
         elif topic_partition in self._committed or self._position.get(topic_partition, -1) < position:
+            # else a tombstone behind it, replayed before this commit was acknowledged, has dropped it
             pending[topic_partition] = (position, committed)
             self._producers.setdefault(topic_partition, set()).add(producer_id)
 

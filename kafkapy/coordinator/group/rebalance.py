@@ -69,7 +69,7 @@ NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
 closed its connection must not delay the others for ever."""
 
 JOIN_AGAIN_MS: Final = 100
-"""The shortest wait for static members after a join phase in which no member has joined.
+"""The shortest wait for static members after the end of a join phase in which no member has joined.
 
 Their rebalance time-out may be 0: Apache Kafka then ends the phase again and again without a pause, until their
 sessions end."""

@@ -81,9 +81,8 @@ class OffsetRemover:
                 return ErrorCode.GROUP_ID_NOT_FOUND if self._runtime.is_current(shard) else ErrorCode.NOT_COORDINATOR
             some = list(islice(group.offsets.partitions(), OFFSETS_IN_A_BATCH + 1))
             is_last = len(some) <= OFFSETS_IN_A_BATCH
-            error_code = states.DELETE[group.state] or self._remove(
-                shard, group, some[:OFFSETS_IN_A_BATCH], is_deleted=is_last
-            )
+            removed = list(group.offsets.all_partitions()) if is_last else some[:OFFSETS_IN_A_BATCH]
+            error_code = states.DELETE[group.state] or self._remove(shard, group, removed, is_deleted=is_last)
             if error_code or is_last:
                 return error_code
             yield
@@ -128,7 +127,7 @@ class OffsetRemover:
         """Remove the offsets that ``choose`` returns for each piece of each group's partitions."""
         for groups in self._runtime.groups():
             for shard, group in groups:
-                known = list(dict.fromkeys(group.offsets.partitions()))
+                known = list(dict.fromkeys(group.offsets.all_partitions()))
                 for piece in pieces(known, OFFSETS_IN_A_BATCH) if known else ((),):
                     if group.is_dead or not self._runtime.is_current(shard):
                         break

@@ -275,6 +275,8 @@ def _restore(group: Group, stored: GroupMetadataValue) -> None:
         stored.protocol_type or None,
         stored.protocol,
     )
+    if stored.members:
+        group.charge_name()
     for each in stored.members:
         call = JoinCall(
             group_id=group.group_id,

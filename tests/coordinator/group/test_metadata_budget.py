@@ -129,6 +129,15 @@ def test_the_ids_of_clients_are_charged(name: str) -> None:
     assert (codes[0], codes[-1]) == (0, 81)
 
 
+def test_groups_that_only_have_offsets_take_nothing_of_the_budget() -> None:
+    """Commits are not refused, so they must not let the joins of others be refused."""
+    world = World(kafkapy_group_metadata_max_bytes=10_000)
+    for number in range(5):
+        world.commit(group_id="g" * 9_000 + f"{number}")
+    assert used(world) == 0
+    assert world.join(group_id="h").value.error_code == 0
+
+
 def test_a_static_member_that_restarts_needs_no_room_of_its_own() -> None:
     world = World(kafkapy_group_metadata_max_bytes=15_000)
     old_id = world.stable(instance_id="i", protocols=LARGE)[0]

@@ -354,20 +354,16 @@ def test_offsets_of_an_open_transaction_are_removed_too(way: str, also_plain: bo
         assert world.delete_groups(["g"]) == {"g": 0}
     elif way == "offset":
         assert finish(world.coordinator.delete_offsets("g", [TP])) == (0, {TP: 0})
-    elif not is_slow:
+    else:
         for listener in world.broker.metadata_listeners:
             listener(world.broker.image, [TP])
     world.broker.acknowledge()
-    if way == "topic" and is_slow:  # the metadata of the deletion come later than the commit is acknowledged
-        for listener in world.broker.metadata_listeners:
-            listener(world.broker.image, [TP])
-    expected = (-1, -1) if way == "group" and not is_slow else (-1, 6)
-    if not (way == "group" and is_slow):  # a commit that is acknowledged after the group was deleted is in the log only
-        world.log.append(encode_marker(ControlType.COMMIT, Marker(7, 2, 0), world.clock.now_ms()))
-        world.coordinator.transaction_ended(0, 7, is_commit=True)
-        assert (world.fetch(), world.fetch(tp=OTHER)) == expected
-        world.restart()
-        assert (world.fetch(), world.fetch(tp=OTHER)) == expected
+    expected = (-1, -1) if way == "group" else (-1, 6)
+    world.log.append(encode_marker(ControlType.COMMIT, Marker(7, 2, 0), world.clock.now_ms()))
+    world.coordinator.transaction_ended(0, 7, is_commit=True)
+    assert (world.fetch(), world.fetch(tp=OTHER)) == expected
+    world.restart()
+    assert (world.fetch(), world.fetch(tp=OTHER)) == expected
 
 
 def test_offsets_that_a_transaction_commits_do_not_expire() -> None:
@@ -392,3 +388,15 @@ def test_a_group_with_very_many_offsets_of_a_transaction_is_deleted() -> None:
     tombstones = [record for record in world.log.records() if record.value is None]
     assert len(tombstones) == len(partitions)
     assert not world.has_group()
+
+
+def test_a_commit_that_is_under_way_is_removed_with_its_topic() -> None:
+    world = World()
+    world.broker.is_slow = True
+    world.commit(5)
+    for listener in world.broker.metadata_listeners:
+        listener(world.broker.image, [TP])
+    world.broker.acknowledge()
+    assert world.fetch() == -1
+    world.restart()
+    assert world.fetch() == -1
