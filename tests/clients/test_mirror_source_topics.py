@@ -70,6 +70,13 @@ def test_two_listings_far_apart_are_not_enough(source: _Source) -> None:
     assert source.look_up(1001, "t1") == {"t1": LED}
 
 
+def test_listings_of_one_moment_count_as_one(source: _Source) -> None:
+    source.look_up(0, "t1", "t2")
+    for now_s in (1.0, 1.2, 1.9, 1000.0, 1000.5):
+        assert source.look_up(now_s, "t1") == {"t1": LED, "t2": LEADERLESS}
+    assert source.look_up(1001, "t1") == {"t1": LED}
+
+
 def test_an_absence_begins_again_after_the_topic_was_seen(source: _Source) -> None:
     source.look_up(0, "t1", "t2")
     for now_s in (1, 2, 3):

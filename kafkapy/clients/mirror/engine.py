@@ -94,7 +94,7 @@ class Mirror:
         self._after_round: Callable[[MirrorProgress], None] = lambda _progress: None
         self._copied_s: float | None = None
         self._leaderless_s: float | None = None
-        self._short_s: float | None = None
+        self._short_since_s: dict[Place, float] = {}
         self._records = self._batch_count = self._size = 0
 
     @property
@@ -421,8 +421,8 @@ class Mirror:
         self._doubtful.difference_update(result.batches)
         for place in result.out_of_range:
             self._move_into_range(place)
-        if is_idle and self._goal is not None:
-            self._leave_short_ends(self._goal)
+        if self._goal is not None:
+            self._leave_short_ends(self._goal, is_idle=is_idle)
 
     def _move_into_range(self, place: Place) -> None:
         at = self._positions[place]
@@ -450,18 +450,18 @@ class Mirror:
         self._uncommitted.add(place)
         self._doubtful.discard(place)
 
-    def _leave_short_ends(self, goal: dict[Place, int]) -> None:
+    def _leave_short_ends(self, goal: dict[Place, int], *, is_idle: bool) -> None:
         """With ``once``: begin again with partitions whose goal does not come, as they were made again or truncated.
 
         Only after a minute: the end that a new leader tells may be too low until its followers have fetched from it.
         """
-        short = [place for place, end in goal.items() if self._is_short(place, end)]
-        now_s = self._now_s()
-        if not short or self._short_s is None:
-            self._short_s = now_s if short else None
-        elif now_s - self._short_s > ONCE_PATIENCE_S:
-            self._short_s = None
-            for place, first in self._offsets(short, EARLIEST).items():
+        now_s, before = self._now_s(), self._short_since_s
+        self._short_since_s = {
+            place: before.get(place, now_s) for place, end in goal.items() if self._is_short(place, end)
+        }
+        if self._short_since_s and is_idle:
+            late = [place for place, since_s in self._short_since_s.items() if now_s - since_s > ONCE_PATIENCE_S]
+            for place, first in self._offsets(late, EARLIEST).items():
                 ends = f"the source has ended at offset {self._ends[place]} for {ONCE_PATIENCE_S:.0f} s"
                 self._begin_again(place, first, f"{ends}, before offset {goal[place]}, at which it ended at the start")
 

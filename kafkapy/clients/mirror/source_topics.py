@@ -19,15 +19,23 @@ from kafkapy.types import NO_LEADER
 INTERNAL_PREFIX: Final = "__"
 ABSENT_S: Final = 20.0
 ABSENT_LISTINGS: Final = 3
+BETWEEN_LISTINGS_S: Final = 1.0
+"""Listings that follow one another sooner count as one."""
 _ALL: Final = ""
 """Stands for all topics, in an empty listing; no topic has this name."""
 
 
 class _Absence(NamedTuple):
-    """Since when, and in how many listings in a row, a topic has been missing."""
+    """Since when, and in how many listings in a row, a topic has been missing; ``counted_s`` is the last one's time."""
 
     since_s: float
+    counted_s: float
     listings: int
+
+    def again(self, now_s: float) -> "_Absence":
+        """Missing in another listing, which counts if it is of another time."""
+        is_another = now_s - self.counted_s >= BETWEEN_LISTINGS_S
+        return _Absence(self.since_s, now_s, self.listings + 1) if is_another else self
 
 
 class SourceTopics:
@@ -77,8 +85,10 @@ class SourceTopics:
     def _absent_for_good(self, absent: set[str]) -> set[str]:
         """Those of the absent that have been missing long enough; an absence ends with a listing that has the topic."""
         now_s = self._now_s()
-        before = {name: self._absences.get(name, _Absence(now_s, 0)) for name in absent}
-        self._absences = {name: _Absence(each.since_s, each.listings + 1) for name, each in before.items()}
+        before = self._absences
+        self._absences = {
+            name: before[name].again(now_s) if name in before else _Absence(now_s, now_s, 1) for name in absent
+        }
         return {
             name
             for name, each in self._absences.items()
