@@ -78,7 +78,7 @@ class _UnreadResponse:
 
 
 class _UnsentParts(_UnreadResponse):
-    """A response in many parts, whose memory counts until the last of them is sent; slices of files are none."""
+    """A response in many parts, all of which count until the last one is sent; slices of files do not count."""
 
     __slots__ = ()
 
@@ -500,13 +500,16 @@ class Connection(asyncio.BufferedProtocol):
             self.core.set_busy(SENDING)
             held = self._sender.held_size
             if held > SMALL_FRAME_SIZE:
-                self._release_unread()
+                earlier = self._unread
                 self._charge_unread(_UnsentParts(self), held + self.unsent_size)
+                if earlier is not None:  # now: else those that wait for memory would wake for nothing
+                    self._owner.response_budget.release(earlier)
 
     def _sent(self) -> None:
         """The sender has sent the rest of a response that the socket did not take at once."""
         self.core.clear_busy(SENDING)
-        self._release_unread()
+        if isinstance(self._unread, _UnsentParts):  # any other is of bytes that the transport has
+            self._release_unread()
         self._guarded(self._go_on)
 
     def _go_on_sending(self) -> None:

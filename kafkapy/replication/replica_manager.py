@@ -546,8 +546,9 @@ class ReplicaManager:
     ) -> "AppendResult | asyncio.Future[AppendResult]":
         """Append a coordinator's batch: the result if it is acknowledged at once, else a future of it.
 
-        The appends to a partition are answered in their order: a coordinator replays a transaction's commits before the
-        marker. So one that is acknowledged at once gets a future too while earlier ones are not answered.
+        An append that is acknowledged at once gets a future too while earlier ones are not answered: those that were
+        acknowledged before it must be answered before it, so that a coordinator replays a transaction's commits before
+        the marker.
 
         With other ``required_acks`` than -1 only this broker must have it, and on the disk if the append is owed.
         Raises what ``append`` and ``Partition.is_acknowledged`` do; the future fails with the latter, or with

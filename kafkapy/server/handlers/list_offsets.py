@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import InvalidRequestError, LeaderNotAvailableError, OffsetNotAvailableError
+from kafkapy.network.errors import RefusedError
 from kafkapy.protocol.constants import EARLIEST, LATEST
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.list_offsets import (
@@ -54,6 +55,8 @@ _FIRST_VERSION_OF_OFFSET_NOT_AVAILABLE: Final = 5
 _FIRST_VERSION_WITH_EPOCH: Final = 4
 
 
+MOST_SEGMENT_STARTS: Final = 10_000_000
+"""Offsets in a response of version 0, of 8 bytes each."""
 _ENDS: Final = (EARLIEST, LATEST)
 _NO_PARTITIONS: Final[AbstractSet[TopicPartition]] = frozenset()
 
@@ -274,17 +277,20 @@ def _epoch(partition: Partition, timestamp: int, offset: int) -> int:
 class _SegmentStarts:
     """Version 0: base offsets of segments. A partition that a request repeats is looked at once."""
 
-    __slots__ = ("_times", "_found")
+    __slots__ = ("_times", "_found", "_count")
 
     def __init__(self) -> None:
         self._times: dict[TopicPartition, list[tuple[int, int]]] = {}
         self._found: dict[tuple[TopicPartition, int, int], list[int]] = {}
+        self._count = 0
 
     def find(self, log: Log, bound: int | None, wanted: ListOffsetsPartition) -> list[int]:
         """Return the starts of the segments that were last changed at the given time or before, newest first.
 
         The log end offset is listed as a further segment start, with the present time as its time. Offsets above
         ``bound`` are replaced by one ``bound``.
+
+        Raises ``RefusedError`` where a request that repeats partitions would have a response of any size.
         """
         if wanted.max_num_offsets < 0:
             raise BrokerError("the number of offsets is negative")  # an unknown error (-1), as in Kafka
@@ -295,6 +301,9 @@ class _SegmentStarts:
             if times is None:
                 times = self._times[log.topic_partition] = log.segment_times()
             found = self._found[key] = _segment_starts(times, bound, wanted)
+        self._count += len(found)
+        if self._count > MOST_SEGMENT_STARTS:
+            raise RefusedError(f"the response of ListOffsets has more than {MOST_SEGMENT_STARTS} offsets of segments")
         return found
 
 

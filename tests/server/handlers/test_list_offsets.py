@@ -10,11 +10,12 @@ from kafkapy.protocol.constants import EARLIEST, LATEST
 from kafkapy.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.records.record import Record, encode_batch
+from kafkapy.server.handlers import list_offsets
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.segment import TimestampOffset
 from kafkapy.storage.log.time_search import BatchSearch
 from kafkapy.types import TopicPartition
-from tests.server.harness import EPOCH_MS, Client, batch, run, running_broker
+from tests.server.harness import EPOCH_MS, Client, batch, frame, run, running_broker
 
 
 async def ask(client: Client, timestamp: int, version: int = 5, **fields: Any) -> Any:
@@ -97,6 +98,25 @@ def test_version_0_looks_once_at_a_partition_that_is_repeated(tmp_path: Path, mo
             expected = [(0, [3, 2, 1, 0]), (0, [0]), (0, [3, 2]), (0, [3, 2, 1, 0]), (-1, [])] * 20
             assert [(each.error_code, each.old_style_offsets) for each in answers] == expected
             assert looks == 1
+
+    run(scenario())
+
+
+def test_version_0_ends_a_connection_that_asks_for_very_many_offsets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(list_offsets, "MOST_SEGMENT_STARTS", 10)
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            await client.produce("t", batch(b"x"))
+            partitions = [ListOffsetsPartition(0, timestamp=LATEST, max_num_offsets=5)] * 5
+            answers = (await client.ask(ListOffsetsRequest(-1, 0, [ListOffsetsTopic("t", partitions)]), 0)).topics
+            assert [each.old_style_offsets for each in answers[0].partitions] == [[1, 0]] * 5
+            client.send(frame(ListOffsetsRequest(-1, 0, [ListOffsetsTopic("t", [*partitions, partitions[0]])]), 0))
+            assert await client.is_closed()
 
     run(scenario())
 
