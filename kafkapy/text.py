@@ -58,3 +58,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     by_case = {each.lower(): each for each in known}
     matches = difflib.get_close_matches(name.lower(), list(by_case), n=1)
     return f"; did you mean {by_case[matches[0]]!r}?" if matches else ""
+
+
+def text_size(*texts: str | None) -> int:
+    """Return the bytes of some texts in memory, at most: four for a character where not all are ASCII."""
+    return sum(len(text) * (1 if text.isascii() else 4) for text in texts if text)

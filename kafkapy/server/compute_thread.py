@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class ComputeThread:
-    """Decodes and encodes large messages, and validates large batches; started for the first of them.
+    """Decodes and encodes large messages, validates and searches large batches; started for the first of them.
 
     The interpreter switches between the thread and the loop each millisecond (``server/interpreter.py``). More
     threads would only add to the time that the loop waits for the interpreter.

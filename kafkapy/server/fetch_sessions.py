@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from kafkapy.clock import Clock
-from kafkapy.coordinator.group.metadata_budget import text_size
 from kafkapy.replication.fetching import FetchWish, PartitionRead
 from kafkapy.replication.replica_manager import ReplicaManager
+from kafkapy.text import text_size
 from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def next_epoch(epoch: int) -> int:
 
 
 def count_of(topic_partition: TopicPartition) -> int:
-    """Return as how many partitions one counts: 1, or more if its topic's name is longer than topics can have."""
+    """Return as how many partitions one counts: 1, or more if its topic's name takes more than any topic's can."""
     return max(1, text_size(topic_partition.topic) // PARTITION_BYTES)
 
 

@@ -148,7 +148,7 @@ class TargetWriter:
         queue.extendleft(reversed(divided(passed, self._set_bytes[place[0]])))
 
     def _send(self, waves: list[Wave], leaders: dict[Place, int], acknowledged: Acknowledged) -> Wave:
-        """Returns the sets that the target would take in parts, after their topics' limits are set to the half.
+        """Returns the sets that were too large, but have parts; ``_set_bytes`` of their topics is half their size then.
 
         All responses are taken before an error is raised: what other partitions have must not be sent again.
         """
@@ -171,7 +171,8 @@ class TargetWriter:
                 else:
                     refused.update(_collect(answer, part, errors, acknowledged))
         for (topic, _), passed in refused.items():
-            self._set_bytes[topic] = len(passed.data or b"") // 2
+            half = len(passed.data or b"") // 2
+            self._set_bytes[topic] = min(half, self._set_bytes.get(topic, half))
         if errors:
             raise next((each for each in errors.values() if not passes(each)), next(iter(errors.values())))
         return refused
@@ -389,7 +390,7 @@ def _check_produced(code: int, message: str | None, place: Place, passed: Forwar
         key, why = _REFUSED[code]
         raise MirrorError(
             f"topic {place[0]}: the target refuses a batch ({ErrorCode(code).name}): {why}. Change {key} of the topic"
-            f" there with kafkapy configs alter {place[0]}, or leave the topic out with --topics"
+            f" there with kafkapy configs alter topic {place[0]}, or leave the topic out with --topics"
         )
     if code == ErrorCode.KAFKA_STORAGE_ERROR:
         raise RequestFailedError(

@@ -8,10 +8,11 @@ from kafkapy.clock import TimerHandle
 from kafkapy.coordinator.group import states
 from kafkapy.coordinator.group.calls import GroupDescription, GroupListing, MemberDescription
 from kafkapy.coordinator.group.members import Members
-from kafkapy.coordinator.group.metadata_budget import PENDING_BYTES, TOPIC_BYTES, MetadataBudget, text_size
+from kafkapy.coordinator.group.metadata_budget import PENDING_BYTES, TOPIC_BYTES, MetadataBudget
 from kafkapy.coordinator.group.offsets import Offsets
 from kafkapy.coordinator.group.protocols import CONSUMER_PROTOCOL_TYPE, Protocols, subscribed_topics
 from kafkapy.coordinator.group.states import GroupState
+from kafkapy.text import text_size
 from kafkapy.turns import Steps, pieces
 from kafkapy.types import NO_TIMESTAMP
 

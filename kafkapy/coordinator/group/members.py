@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping
 from kafkapy.clock import TimerHandle
 from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.group.calls import JoinCall, JoinedMember, JoinResult, MemberDescription, SyncResult
-from kafkapy.coordinator.group.metadata_budget import GROUP_MAX_BYTES, MetadataBudget, size_of, text_size
+from kafkapy.coordinator.group.metadata_budget import GROUP_MAX_BYTES, MetadataBudget, size_of
 from kafkapy.coordinator.group.protocols import CommonProtocols, Protocols
 from kafkapy.protocol.errors import ErrorCode
+from kafkapy.text import text_size
 
 
 class Member:

@@ -13,6 +13,8 @@ stay. An assignment that no record can hold gets Apache Kafka's error.
 from collections.abc import Iterable
 from typing import Final
 
+from kafkapy.text import text_size
+
 MEMBER_BYTES: Final = 512
 """The approximate size of a member without its metadata and ids."""
 PROTOCOL_BYTES: Final = 128
@@ -43,14 +45,9 @@ class MetadataBudget:
         return size <= 0 or self.used_bytes + size <= self.max_bytes
 
 
-def text_size(*texts: str | None) -> int:
-    """Return the bytes of some texts in memory, at most: four for a character where not all are ASCII."""
-    return sum(len(text) * (1 if text.isascii() else 4) for text in texts if text)
-
-
 def size_of(protocols: Iterable[tuple[str, bytes]]) -> int:
     """Return the bytes of a member with these protocols, without its ids and its assignment."""
     size = MEMBER_BYTES
     for name, metadata in protocols:  # a generator costs a call for each
-        size += PROTOCOL_BYTES + len(name) + len(metadata)
+        size += PROTOCOL_BYTES + text_size(name) + len(metadata)
     return size

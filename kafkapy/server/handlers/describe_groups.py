@@ -9,7 +9,6 @@ response would be larger than what all groups together take.
 from typing import TYPE_CHECKING
 
 from kafkapy.coordinator.group.calls import GroupDescription, MemberDescription
-from kafkapy.coordinator.group.metadata_budget import text_size
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.describe_groups import (
     DescribedGroup,
@@ -18,6 +17,7 @@ from kafkapy.protocol.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 from kafkapy.server.authorized_operations import group_operations
+from kafkapy.text import text_size
 from kafkapy.turns import Steps, pieces
 
 if TYPE_CHECKING:
