@@ -156,7 +156,8 @@ def test_the_ports_follow_the_first_one() -> None:
         port = free.brokers[0].port
     with Cluster(1, port=port) as cluster:
         assert cluster.bootstrap == f"127.0.0.1:{port}"
-        with pytest.raises(BrokerStartError, match=f"port {port} of 127.0.0.1 is not available"):
+        # another program may have the port before it
+        with pytest.raises(BrokerStartError, match=f"port ({port - 1}|{port}) of 127.0.0.1 is not available"):
             Cluster(2, port=port - 1).start()
 
 
