@@ -2,7 +2,7 @@
 
 Names and error messages may hold anything that a string can: line ends, escape sequences of terminals, marks that
 reverse the reading direction, half of a surrogate pair. ``printable`` leaves none of them; it changes nothing in text
-that it has made, so it may be applied twice.
+that it has made, so it may be applied twice. ``text_size`` says how much memory a text takes.
 """
 
 import json

@@ -60,7 +60,7 @@ INLINE_STRUCTS: Final = 1_000
 """Structs of a response that are encoded on the event loop: about a millisecond of work.
 
 64 bytes of a longer field count as a struct, so a response that is encoded on the loop has at most some hundred kB.
-What is unread of one above 64 kB is charged."""
+If it has more than 64 kB, its unread bytes are charged."""
 
 _REMEMBERED_BUDGET: Final = INLINE_SLOTS - MOST_VALUES
 """A request that leaves less of ``INLINE_SLOTS`` has more than ``MOST_VALUES``, and gets no form."""

@@ -81,7 +81,7 @@ def test_the_kill_of_a_paused_broker_is_no_failure_of_its_requests(
             assert await client.is_closed()
 
     run(scenario())
-    gc.collect()  # asyncio reports an exception that nobody has looked at
+    gc.collect()  # asyncio reports an unread exception when it frees the task
     assert caplog.messages == []
 
 

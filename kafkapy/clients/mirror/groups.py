@@ -83,7 +83,7 @@ class GroupOffsetSync:
         self._coordinators.clear()
 
     def forget(self, places: Collection[Place]) -> None:
-        """The target's offsets of these partitions have begun anew, lower: those that were committed do not count."""
+        """The target has these partitions' records at other offsets now; offsets committed before do not count."""
         if places:
             self._done = {(group, place): at for (group, place), at in self._done.items() if place not in places}
 
