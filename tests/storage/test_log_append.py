@@ -209,6 +209,16 @@ def test_rolls_when_an_index_is_full(tmp_path: Path) -> None:
     assert _bases(log) == [0, 2, 4]
 
 
+@pytest.mark.parametrize("is_changed_later", [False, True])
+def test_an_index_interval_counts_up_to_a_mebibyte(tmp_path: Path, is_changed_later: bool) -> None:
+    config = LogConfig(index_interval_bytes=2**31 - 1)
+    log = open_log(tmp_path, LogConfig() if is_changed_later else config)
+    log.update_config(config)
+    fill(log, 5, value=bytes(600_000))
+    index = log.segments.active.offset_index
+    assert [index.entry(number)[0] for number in range(index.entries)] == [2, 4]
+
+
 def test_rolls_when_offsets_no_longer_fit(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     fill(log, 1)

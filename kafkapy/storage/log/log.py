@@ -34,7 +34,7 @@ An empty segment is rolled only because of its indexes or the offset.
 import logging
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final, NamedTuple
 
@@ -99,6 +99,8 @@ logger = logging.getLogger(__name__)
 DEFAULT_PRODUCER_EXPIRATION_MS: Final = 604_800_000
 TAIL_BATCHES: Final = 128
 """Maximum number of positions of batches at the log's end that are remembered."""
+MAX_INDEX_INTERVAL_BYTES: Final = 1 << 20
+"""The largest ``index.interval.bytes`` that has an effect: a read looks through as many bytes on the event loop."""
 COMPRESSION_TYPES: Final = ("uncompressed", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -220,6 +222,8 @@ class Log:
 
     def update_config(self, config: LogConfig) -> None:
         """Apply a changed configuration; written records stay as they are."""
+        if config.index_interval_bytes > MAX_INDEX_INTERVAL_BYTES:
+            config = replace(config, index_interval_bytes=MAX_INDEX_INTERVAL_BYTES)
         self.config = config
         self.policy = produce_policy(self.topic_partition, config)
         self.segment_ms = segment_ms(config)

@@ -1,7 +1,8 @@
 """One segment: a ``.log`` with its offset, time and transaction index, from a base offset on.
 
 The index policy is Apache Kafka's to the byte: an append gets an entry only if more than ``index.interval.bytes``
-were appended since the last one, and the entry names that append's last offset and first byte.
+were appended since the last one, and the entry names that append's last offset and first byte. (An interval above 1 MiB
+counts as 1 MiB, see ``Log.update_config``.)
 """
 
 from bisect import bisect_left, bisect_right
