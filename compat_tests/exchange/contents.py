@@ -8,7 +8,8 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 kafka_admin: Any = confluent_kafka.admin  # exports its names without saying so to type checkers
 
 QUIET = {"log_level": 0}
-READ_TIMEOUT_S = 20.0
+READ_TIMEOUT_S = 60.0
+"""Apache Kafka may need half a minute after a start while other programs use the processors."""
 
 
 class Read(NamedTuple):
