@@ -452,7 +452,7 @@ def recover_segment(log: Log, segment: Segment, epochs: RecoveredEpochs) -> Segm
         segment.become_inactive()
     state.map_end_offset = end_offset
     with putting_off(log):
-        state.take_snapshot()
+        state.take_snapshot(segment.size)
     log.storage.recovered(segment.size + cut)
     if rest is not None:
         return recover_segment(log, rest, epochs)
