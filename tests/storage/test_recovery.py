@@ -21,6 +21,7 @@ from tests.storage.support import (
     contents,
     fill,
     marker,
+    offsets_of,
     open_log,
     produced,
     reopen,
@@ -389,6 +390,20 @@ def test_offsets_missing_between_segments_end_a_log_that_is_flushed_before_it_an
     fill(again, 1)
     assert read_header(again.read(10, 100_000).records.read()).base_offset == min(end_offset, 11)
     assert reopen(again).log_end_offset == end_offset + 1
+
+
+@pytest.mark.parametrize("flush", ["ack", "kafka"])
+@pytest.mark.parametrize(("gap", "base_offset"), [(1, 11), (2**31 - 2, 11), (2**31 - 1, 11), (2**31, 2**31 + 11)])
+def test_a_gap_in_the_leaders_log_is_none_after_a_power_failure(
+    tmp_path: Path, flush: str, gap: int, base_offset: int
+) -> None:
+    log = open_log(tmp_path, LogConfig(segment_bytes=2000, kafkapy_flush=flush))
+    fill(log, 11)
+    log.append_as_follower(batch(value=b"v" * 100, base_offset=11 + gap))
+    assert log.segments.active.base_offset == (base_offset if flush == "ack" else 11 + gap)
+    again = open_log(tmp_path, log.config, Checkpointed(clean=False))
+    assert again.log_end_offset == 12 + gap
+    assert offsets_of(again.read(11, 1000).records) == [11 + gap]
 
 
 def test_an_empty_segment_after_a_torn_one_is_dropped(log: Log) -> None:

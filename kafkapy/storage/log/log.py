@@ -455,7 +455,7 @@ class Log:
             position = segment.append_within(content, added, self.config, self.segment_ms)
             if position is None:
                 if self._must_roll(segment, added):
-                    segment = self._roll_to(added.first_offset)
+                    segment = self._roll_to(self._next_base_offset(added))
                 position = segment.append(content, added, self.config.index_interval_bytes)
         except OSError as error:
             try:
@@ -502,6 +502,17 @@ class Log:
         if segment.size == 0:
             return False
         return waited_ms(segment, self.storage.clock, max_timestamp) > self.segment_ms - segment.roll_jitter_ms
+
+    def _next_base_offset(self, added: AppendedRange) -> int:
+        """The base offset of a segment that begins with ``added``: its first offset, as in Apache Kafka.
+
+        A follower's batch may begin after a gap, which compaction has left in the leader's log. With
+        ``kafkapy.flush=ack`` the segment begins at the log's end then: a start takes offsets that are missing between
+        two segments for lost ones.
+        """
+        first_offset, last_offset, _, _, _ = added
+        fits = last_offset - self.log_end_offset <= MAX_RELATIVE_OFFSET
+        return self.log_end_offset if fits and self.config.flush_before_ack else first_offset
 
     def _roll_to(self, base_offset: int) -> Segment:
         active = self.segments.active

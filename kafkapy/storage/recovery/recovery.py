@@ -23,7 +23,9 @@ A recovery may cut or remove, with a warning where records are lost:
 - empty last segments, if the one before has offsets from their base offset on;
 - with ``kafkapy.flush=ack``, segments after missing offsets, which a power failure has taken from the end of the
   segment before: a replica fetches from its log's end, so it would never fetch these again. Compaction leaves such gaps
-  too, so they stay in a log that is or was compacted, and without that setting in all logs, as in Apache Kafka;
+  too, so they stay in a log that is or was compacted, and without that setting in all logs, as in Apache Kafka; and a
+  follower that finds one in its leader's log leaves none between two segments (``Log._next_base_offset``), unless they
+  are more than 31 bits apart;
 - every segment, if the log ends below the checkpointed log start;
 - snapshots above the log's end, and those above the first segment that is read;
 - leader epochs below the log's start and above its end.
@@ -357,14 +359,15 @@ def _read_again(log: Log, beyond: list[Segment], checkpointed: Checkpointed) -> 
     log.producer_state.delete_snapshots(above=beyond[0].base_offset)
     epochs = _epochs_again(log, beyond[0].base_offset)
     ends_at_gaps = log.config.flush_before_ack and not (log.config.compact or checkpointed.was_compacted)
-    end_offset = beyond[0].base_offset
+    end_offset = before = beyond[0].base_offset
     for segment in beyond:
-        if ends_at_gaps and checkpointed.recovery_point <= end_offset < segment.base_offset:
+        is_gap = end_offset < segment.base_offset < before + MAX_RELATIVE_OFFSET
+        if ends_at_gaps and is_gap and checkpointed.recovery_point <= end_offset:
             reason = f"the offsets from {end_offset} on are missing before it"
             _drop(log, log.segments.cut(log.segments.floor(segment.base_offset)), reason)
             break
         cut = recover_segment(log, segment, epochs)
-        end_offset = log.producer_state.map_end_offset
+        before, end_offset = segment.base_offset, log.producer_state.map_end_offset
         if cut is not None:
             _drop(log, log.segments.cut(log.segments.floor(cut.base_offset) + 1), "a corrupt segment comes before")
             break
