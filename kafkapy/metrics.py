@@ -1,6 +1,10 @@
 """The broker's counters: plain numbers, since each count should cost only an addition."""
 
 from collections import defaultdict
+from typing import Final
+
+PEER_LINES_A_SECOND: Final = 100
+"""Log lines that clients may cause each second. One client can cause 10,000, which would fill a disk."""
 
 
 class Counters:
@@ -15,12 +19,36 @@ class Counters:
         """JoinGroup and SyncGroup requests that ``kafkapy.group.metadata.max.bytes`` refused."""
 
 
+class PeerLines:
+    """Limits the log lines about refused requests and connections that end, of all clients together."""
+
+    __slots__ = ("left_out", "_second_ends_s", "_left")
+
+    def __init__(self) -> None:
+        self.left_out = 0
+        """Lines that were not logged; their number is reported once a minute."""
+        self._second_ends_s = 0.0
+        self._left = 0
+
+    def may_log(self, now_s: float) -> bool:
+        """Whether another line may be logged at ``now_s`` of a clock that never goes back; else it is counted."""
+        if now_s >= self._second_ends_s:
+            self._second_ends_s = now_s + 1
+            self._left = PEER_LINES_A_SECOND
+        if not self._left:
+            self.left_out += 1
+            return False
+        self._left -= 1
+        return True
+
+
 class Metrics:
     """Counters since the broker's start; ``requests`` by handler name."""
 
     __slots__ = (
         "requests", "connections_accepted", "connections_refused", "connections_failed", "idle_closed",
         "topics_refused_by_replica_limit", "automatic_topics_delayed", "coordinators", "producers_evicted",
+        "peer_lines",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -37,6 +65,7 @@ class Metrics:
         self.automatic_topics_delayed = 0
         """Topics not created yet because of ``kafkapy.auto.create.topics.per.second``."""
         self.coordinators = Counters()
+        self.peer_lines = PeerLines()
         self.producers_evicted = 0
         """Producer ids that a partition forgot because it knew ``kafkapy.producer.ids.max`` of them."""
 

@@ -131,6 +131,9 @@ class ConnectionOwner(Protocol):
     def late_replies(self) -> LateReplies:
         """Replies of one iteration of the loop that leave together."""
 
+    def may_log_line(self) -> bool:
+        """Whether a line may be logged that the peer has caused."""
+
     def opened(self, connection: "Connection") -> None:
         """The connection has its transport."""
 
@@ -285,7 +288,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         if not transport.is_closing():
             self.flush()
-            logger.log(level, "Closed the connection of %s: %s", self.session, reason)
+            if level >= logging.ERROR or (logger.isEnabledFor(level) and self._owner.may_log_line()):
+                logger.log(level, "Closed the connection of %s: %s", self.session, reason)
         self.core.close()
         if drops_unsent:
             transport.abort()

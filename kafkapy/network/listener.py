@@ -159,7 +159,9 @@ class Listener:
         host, port = address[:2]
         if not self._counts.admits(host, self.limits):
             self.metrics.connections_refused += 1
-            logger.warning("Refused a connection of %s:%d on %s: max.connections.per.ip reached", host, port, self.name)
+            if self.may_log_line():
+                reason = "max.connections.per.ip reached"
+                logger.warning("Refused a connection of %s:%d on %s: %s", host, port, self.name, reason)
             sock.close()
             return
         assert self._dispatcher is not None
@@ -170,13 +172,18 @@ class Listener:
         self.connections.add(connection)
         self.keep_until_done(asyncio.get_running_loop().create_task(self._start(sock, connection)))
 
+    def may_log_line(self) -> bool:
+        """Whether a line may be logged that a client has caused, see ``PeerLines``."""
+        return self.metrics.peer_lines.may_log(self._clock.monotonic_s())
+
     async def _start(self, sock: socket.socket, connection: Connection) -> None:
         """Start the connection; if its transport can't, as after a failed handshake, it ends here."""
         try:
             await self.transport.start(sock, connection)
         except OSError as error:
             self.metrics.connections_failed += 1
-            logger.info("Closed the connection of %s: it could not be started: %s", connection.session, error)
+            if self.may_log_line():
+                logger.info("Closed the connection of %s: it could not be started: %s", connection.session, error)
             self.closed(connection)
 
     def keep_until_done(self, task: "asyncio.Future[Any]") -> None:

@@ -84,17 +84,24 @@ class RequestContext:
     def log_refusal(self, subject: str, error: BrokerError) -> None:
         """Log which part of the request is refused and why; the response has the error's code.
 
-        After ``LOGGED_REFUSALS`` lines further refusals are only counted; one line a second has their number.
+        After ``LOGGED_REFUSALS`` lines further refusals are only counted; one line a second has their number. All
+        requests together have a limit too (``PeerLines``).
         """
         self._refusals += 1
         if self._refusals <= LOGGED_REFUSALS:
-            logger.info("Refused %s of %s: %s (error %d)", subject, self.session.peer_host, error, error.error_code)
+            if self._may_log():
+                host = self.session.peer_host
+                logger.info("Refused %s of %s: %s (error %d)", subject, host, error, error.error_code)
         elif self._refusals == LOGGED_REFUSALS + 1:
             self.services.clock.call_later(REFUSALS_INTERVAL_MS, self._log_further_refusals)
 
     def _log_further_refusals(self) -> None:
         count, self._refusals = self._refusals - LOGGED_REFUSALS, LOGGED_REFUSALS
-        logger.info("Refused %d further elements of the same request of %s", count, self.session.peer_host)
+        if self._may_log():
+            logger.info("Refused %d further elements of the same request of %s", count, self.session.peer_host)
+
+    def _may_log(self) -> bool:
+        return self.services.metrics.peer_lines.may_log(self.services.clock.monotonic_s())
 
     def own_endpoint(self) -> tuple[str, int]:
         """Return the (host, port) of this broker that this client can use.

@@ -137,6 +137,9 @@ def report_limits(upkeep: Upkeep, services: Services) -> None:
             "fetch sessions were refused because of kafkapy.fetch.session.partitions.max or "
             "max.incremental.fetch.session.cache.slots": lambda: sessions.refused,
             "producer ids were forgotten because of kafkapy.producer.ids.max": lambda: metrics.producers_evicted,
+            "lines about refused requests and closed connections were left out of this log": (
+                lambda: metrics.peer_lines.left_out
+            ),
             "records of the coordinators' topics could not be decoded": lambda: coordinators.skipped_records,
         }
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.listeners import EndPoint
+from kafkapy.metrics import PEER_LINES_A_SECOND
 from kafkapy.network import listener
 from kafkapy.network.limits import Limits, ListenerResources
 from kafkapy.network.listener import OWN_ADDRESS, Listener, ListenError, bind
@@ -186,5 +187,30 @@ def test_a_request_continues_after_its_client_disconnects(
             go.set()
             await until(lambda: "failed after its client had closed the connection" in caplog.text)
             assert finished == ["began", "ended"]
+
+    run(scenario())
+
+
+def test_many_connections_that_end_write_few_log_lines_in_a_second(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "kafkapy.network")
+
+    async def scenario() -> None:
+        clock = ManualClock()
+        async with running_broker(tmp_path, clock=clock, max__connections__per__ip="60") as broker:
+            lines = broker.services.metrics.peer_lines
+            clients = [await Client.connect(broker) for _ in range(60)]
+            for _ in range(70):
+                assert await (await Client.connect(broker)).is_closed()
+            for client in clients:
+                client.send(b"\xff" * 4)
+                assert await client.is_closed()
+            assert (len(caplog.messages), lines.left_out) == (PEER_LINES_A_SECOND, 30)
+            clock.advance(1_000)
+            client = await Client.connect(broker)
+            client.send(b"\xff" * 4)
+            assert await client.is_closed()
+            assert (len(caplog.messages), lines.left_out) == (PEER_LINES_A_SECOND + 1, 30)
 
     run(scenario())

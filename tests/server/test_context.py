@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kafkapy.metadata.errors import InvalidTopicError
+from kafkapy.metrics import PEER_LINES_A_SECOND, Metrics
 from kafkapy.network.session import Session
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.messages.metadata import MetadataRequest
@@ -76,7 +77,7 @@ def test_the_brokers_own_requests_have_no_peer() -> None:
 
 
 def _context(clock: ManualClock) -> RequestContext:
-    services: Any = SimpleNamespace(clock=clock)
+    services: Any = SimpleNamespace(clock=clock, metrics=Metrics())
     return RequestContext(services, RequestHeader(0, 8, 1, None), Session.local("PLAINTEXT"))
 
 
@@ -107,3 +108,19 @@ def test_a_few_refusals_have_one_log_line_each(caplog: pytest.LogCaptureFixture)
             context.log_refusal("topic", InvalidTopicError("bad"))
     clock.advance(10_000)
     assert caplog.messages == ["Refused topic of local: bad (error 17)"] * 20
+
+
+def test_many_requests_with_refusals_write_few_log_lines_in_a_second(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "kafkapy")
+    clock = ManualClock()
+    context = _context(clock)
+    services = context.services
+    for _ in range(30):
+        for _ in range(11):
+            context.log_refusal("topic", InvalidTopicError("bad"))
+        context = RequestContext(services, context.header, context.session)
+    assert len(caplog.messages) == PEER_LINES_A_SECOND
+    assert services.metrics.peer_lines.left_out == 300 - PEER_LINES_A_SECOND
+    clock.advance(1_000)
+    assert caplog.messages[-1] == "Refused 1 further elements of the same request of local"
+    assert len(caplog.messages) == PEER_LINES_A_SECOND + 30

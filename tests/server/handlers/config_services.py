@@ -6,12 +6,14 @@ from types import SimpleNamespace
 from typing import Any
 
 from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.metrics import Metrics
 from kafkapy.network.session import Session
 from kafkapy.protocol.message import Message
 from kafkapy.protocol.primitives import decode, encode
 from kafkapy.server.context import RequestContext
 from kafkapy.server.encoded import EncodedParts
 from kafkapy.server.handlers import alter_configs, describe_configs, incremental_alter_configs
+from kafkapy.testing.clock import ManualClock
 
 HANDLERS: dict[int, Any] = {32: describe_configs, 33: alter_configs, 44: incremental_alter_configs}
 
@@ -52,7 +54,11 @@ class Broker:
         self.admin.topics = {name: dict(overrides) for name, overrides in (topics or {"plain": {}}).items()}
         image = SimpleNamespace(topics=self.admin.topics)
         self.services = SimpleNamespace(
-            config=self.config, config_admin=self.admin, metadata=SimpleNamespace(image=image)
+            config=self.config,
+            config_admin=self.admin,
+            metadata=SimpleNamespace(image=image),
+            metrics=Metrics(),
+            clock=ManualClock(),
         )
 
     def send(self, request: Any, version: int) -> Any:
