@@ -297,8 +297,10 @@ class Connection(asyncio.BufferedProtocol):
             transport.close()
 
     def close_inherited(self) -> None:
-        """Close the copy of the socket in a forked child; the connection itself stays as it is."""
+        """Close the copies of the socket in a forked child; the connection itself stays as it is."""
         self._socket.close()
+        if self._sender is not None:
+            self._sender.close_inherited()
 
     # serving
 

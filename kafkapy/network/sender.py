@@ -114,6 +114,9 @@ class BodySender:
         # the callbacks lead back to the connection, which has this sender: a cycle that only a full collection finds
         self._is_blocked, self._on_done = bool, _nothing
 
+    def close_inherited(self) -> None:
+        """Close what is open only here, in a forked child."""
+
     def _advance(self) -> bool:
         while self._parts:
             piece = self._gather()
@@ -254,6 +257,12 @@ class SendfileSender(BodySender):
         """See ``BodySender.close``."""
         super().close()
         self._unwatch()
+
+    def close_inherited(self) -> None:
+        """See ``BodySender.close_inherited``. The loop's selector, which the child shares, stays as it is."""
+        if self._watched is not None:
+            os.close(self._watched)
+            self._watched = None
 
     def _abort(self) -> None:
         self._unwatch()

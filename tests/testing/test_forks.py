@@ -14,7 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from kafkapy.network.sender import sendfile
+from kafkapy.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkapy.testing import AsyncBroker, AsyncCluster, Broker, BrokerNotRunningError, Cluster
+from tests.server.harness import frame
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 
@@ -59,6 +62,24 @@ def test_a_client_sees_the_end_of_a_broker_while_a_child_runs(end: str) -> None:
             getattr(broker, end)()
             while client.recv(4096):
                 pass
+
+
+@pytest.mark.skipif(sendfile is None, reason="the system sends no files within the kernel")
+def test_a_client_in_the_middle_of_a_large_response_sees_the_end_while_a_child_runs() -> None:
+    partition = FetchPartition(0, fetch_offset=0, partition_max_bytes=2**30)
+    request = FetchRequest(
+        max_bytes=2**30, session_epoch=-1, topics=[FetchTopic("t", partitions=[partition])], max_wait_ms=0, min_bytes=0
+    )
+    with Broker({"message.max.bytes": 2**24}, topics=["t"]) as broker:
+        for _ in range(4):
+            broker.produce("t", bytes(2**23))
+        with socket.create_connection(("127.0.0.1", broker.port), LIMIT_S) as client:
+            client.sendall(frame(request, 11))
+            assert client.recv(1)  # the broker has filled the sockets' buffers, and waits until it can send the rest
+            with forked_child():
+                broker.stop()
+                while client.recv(2**20):
+                    pass
 
 
 def test_a_child_does_not_change_the_connections_of_its_parent() -> None:
