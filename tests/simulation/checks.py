@@ -70,7 +70,8 @@ def check_against_rebuild(log: Log, *, has_lost_beginning: bool, is_compacted: b
             # The disk may have refused a write and the cut after it: then there are bytes after the last batch.
             (directory / f"{segment.base_offset:020d}.log").write_bytes(path.read_bytes()[: segment.size])
         again = Log(log.topic_partition, str(directory), log.config, Storage(ManualClock(log.storage.clock.now_ms())))
-        load(again, Checkpointed(False, 0, log.log_start_offset, log.high_watermark))
+        # With kafkapy.flush=ack a gap above the recovery point ends a log that is not compacted. This one's is higher.
+        load(again, Checkpointed(False, 0, log.log_start_offset, log.high_watermark, was_compacted=True))
         try:
             _compare(log, again)
             if not has_lost_beginning and not log.log_start_offset:
