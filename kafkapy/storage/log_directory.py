@@ -655,6 +655,7 @@ def _load_directory(
             else:
                 logs.open(directory, partition, config, checkpointed)
         lower_all_checkpoints(logs)
+        _raise_recovery_points(logs, directory)
     except OSError as error:
         logs.fail(directory, error)
     except KafkaStorageError as error:
@@ -699,6 +700,20 @@ def lower_all_checkpoints(logs: "LogManager") -> None:
     """
     for log in (*logs.all_logs(), *logs.future_logs()):
         lower_checkpoints(logs, log)
+
+
+def _raise_recovery_points(logs: "LogManager", directory: "DataDirectory") -> None:
+    """Write the recovery points if an unclean start has moved one: see ``recovery.load``. A full disk may refuse it.
+
+    Raises ``OSError``.
+    """
+    offsets = logs.offsets(RECOVERY_POINT)[directory.path]
+    if any(offset > directory.written_offset(RECOVERY_POINT, partition) for partition, offset in offsets.items()):
+        try:
+            directory.write_checkpoint(RECOVERY_POINT, offsets, INLINE)
+        except OSError as error:
+            if not is_full(error):
+                raise
 
 
 def forget_checkpoints(logs: "LogManager", directory: "DataDirectory", partition: "TopicPartition") -> None:

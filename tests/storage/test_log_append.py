@@ -223,8 +223,10 @@ def test_rolls_when_offsets_no_longer_fit(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     fill(log, 1)
     log.append_as_follower(batch(base_offset=2**31))
-    assert _bases(log) == [0, 2**31]
-    assert log.log_end_offset == 2**31 + 1
+    assert _bases(log) == [0, 1], "it begins at the log's end if all offsets fit"
+    log.append_as_follower(batch(base_offset=2**32 + 1))
+    assert _bases(log) == [0, 1, 2**32 + 1]
+    assert log.log_end_offset == 2**32 + 2
 
 
 def test_rolling_an_empty_segment_keeps_it(tmp_path: Path) -> None:

@@ -1,10 +1,13 @@
 """A process that dies after offsets were lowered: the older, higher checkpoints must not be used any more."""
 
+import errno
 from pathlib import Path
 
 import pytest
 
 from kafkapy.config.log_config import LogConfig
+from kafkapy.storage.errors import LogDirectoryError
+from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.log import Log, Storage
 from kafkapy.storage.log_directory import LogManager, lower_checkpoints
 from kafkapy.testing.clock import ManualClock
@@ -12,7 +15,7 @@ from kafkapy.turns import finish
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.durable import Survival
 from tests.storage.slow_flusher import SlowFlusher
-from tests.storage.support import PARTITION, START_MS, batch, fill, open_log
+from tests.storage.support import PARTITION, START_MS, batch, crash, fill, open_log
 
 RECOVERY_POINTS = "data/recovery-point-offset-checkpoint"
 LOG_STARTS = "data/log-start-offset-checkpoint"
@@ -131,3 +134,54 @@ def test_a_log_of_no_data_directory_has_no_checkpoint(tmp_path: Path) -> None:
     lower_checkpoints(manager, open_log(tmp_path))
     assert [path.name for path in (tmp_path / "data").iterdir()] == [".lock"]
     manager.shutdown()
+
+
+class _RefusedCheckpoint(Files):
+    """Refuses to replace the recovery points if ``code`` is an error's number."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__()
+        self._code = code
+
+    def replace(self, path: str, data: bytes, *, sync: bool = True) -> None:
+        if self._code and path.endswith(RECOVERY_POINTS):
+            raise OSError(self._code, "refused", path)
+        super().replace(path, data, sync=sync)
+
+
+def _start_with_gap(tmp_path: Path, flush: str, refusal: int = 0) -> tuple[LogManager, Log]:
+    clock, config = ManualClock(START_MS), LogConfig(segment_bytes=2000, kafkapy_flush=flush)
+    logs = LogManager([f"{tmp_path}/data"], config, clock, storage=Storage(clock, _RefusedCheckpoint(refusal)))
+    logs.load()
+    return logs, logs.get_or_create(PARTITION)
+
+
+def _lose_the_end_of_a_segment(tmp_path: Path) -> None:
+    """Two segments of 11 batches, of which a power failure has taken the first one's last batch."""
+    logs, log = _start_with_gap(tmp_path, "kafka")
+    fill(log, 22)
+    crash(logs)
+    path = Path(log.segments.first.log.path)
+    path.write_bytes(path.read_bytes()[: -len(batch(value=b"v" * 100))])
+
+
+def test_records_behind_an_old_gap_stay_when_appends_are_flushed_later(tmp_path: Path) -> None:
+    _lose_the_end_of_a_segment(tmp_path)
+    logs, log = _start_with_gap(tmp_path, "kafka")
+    assert (log.log_end_offset, log.recovery_point) == (22, 11)
+    assert "orders 0 11" in (tmp_path / RECOVERY_POINTS).read_text()
+    log.update_config(LogConfig(segment_bytes=2000, kafkapy_flush="ack"))
+    fill(log, 1)
+    crash(logs)
+    logs, log = _start_with_gap(tmp_path, "ack")
+    assert log.log_end_offset == 23
+    crash(logs)
+
+
+def test_a_full_disk_may_refuse_the_recovery_point_behind_a_gap(tmp_path: Path) -> None:
+    _lose_the_end_of_a_segment(tmp_path)
+    logs, log = _start_with_gap(tmp_path, "kafka", errno.ENOSPC)
+    assert log.log_end_offset == 22
+    crash(logs)
+    with pytest.raises(LogDirectoryError, match="can't be used"):
+        _start_with_gap(tmp_path, "kafka", errno.EIO)

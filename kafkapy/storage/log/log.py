@@ -504,15 +504,14 @@ class Log:
         return waited_ms(segment, self.storage.clock, max_timestamp) > self.segment_ms - segment.roll_jitter_ms
 
     def _next_base_offset(self, added: AppendedRange) -> int:
-        """The base offset of a segment that begins with ``added``: its first offset, as in Apache Kafka.
+        """The base offset of a segment that begins with ``added``: the log's end.
 
-        A follower's batch may begin after a gap, which compaction has left in the leader's log. With
-        ``kafkapy.flush=ack`` the segment begins at the log's end then: a start takes offsets that are missing between
-        two segments for lost ones.
+        A follower's batch may begin after a gap, which compaction has left in the leader's log; Apache Kafka names the
+        segment by the batch then. Here no gap is between two segments, unless it is too long for an index: with
+        ``kafkapy.flush=ack`` a start takes offsets that are missing there for lost ones.
         """
         first_offset, last_offset, _, _, _ = added
-        fits = last_offset - self.log_end_offset <= MAX_RELATIVE_OFFSET
-        return self.log_end_offset if fits and self.config.flush_before_ack else first_offset
+        return self.log_end_offset if last_offset - self.log_end_offset <= MAX_RELATIVE_OFFSET else first_offset
 
     def _roll_to(self, base_offset: int) -> Segment:
         active = self.segments.active

@@ -23,9 +23,9 @@ A recovery may cut or remove, with a warning where records are lost:
 - empty last segments, if the one before has offsets from their base offset on;
 - with ``kafkapy.flush=ack``, segments after missing offsets, which a power failure has taken from the end of the
   segment before: a replica fetches from its log's end, so it would never fetch these again. Compaction leaves such gaps
-  too, so they stay in a log that is or was compacted, and without that setting in all logs, as in Apache Kafka; and a
+  too, so they stay in a log that is or was compacted, and without that setting in all logs, as in Apache Kafka. A
   follower that finds one in its leader's log leaves none between two segments (``Log._next_base_offset``), unless they
-  are more than 31 bits apart;
+  are more than 31 bits apart. A start that keeps one moves the recovery point beyond it: the setting may change later;
 - every segment, if the log ends below the checkpointed log start;
 - snapshots above the log's end, and those above the first segment that is read;
 - leader epochs below the log's start and above its end.
@@ -48,7 +48,7 @@ from kafkapy.storage.log.flusher import sync_all
 from kafkapy.storage.log.index import Index
 from kafkapy.storage.log.leader_epochs import EpochEntry, LeaderEpochs, following
 from kafkapy.storage.log.log import Log
-from kafkapy.storage.log.segment import LOG_SUFFIX, MAX_RELATIVE_OFFSET, Segment
+from kafkapy.storage.log.segment import LOG_SUFFIX, MAX_RELATIVE_OFFSET, Segment, Segments
 from kafkapy.storage.log.transaction_index import TransactionIndex
 from kafkapy.storage.recovery.listing import Listing, list_partition
 from kafkapy.storage.recovery.replace import CLEANED_SUFFIX
@@ -206,7 +206,16 @@ def load(log: Log, checkpointed: Checkpointed) -> None:
         log.rebuild_producer_state(end_offset, recalls=not checkpointed.clean)
     with putting_off(log):
         log.producer_state.take_snapshot()
+        if not (checkpointed.clean or checkpointed.was_compacted) and _has_gap(log):
+            log.flush()
+            log.lower_recovery_point(log.segments.active.base_offset)  # which another start would do
     log.update_high_watermark(checkpointed.high_watermark)
+
+
+def _has_gap(log: Log) -> bool:
+    """Whether offsets are missing between two segments above the recovery point."""
+    segments = log.segments.starting_at(log.segments.floor(log.recovery_point))
+    return any(before.next_offset() < following.base_offset for before, following in pairwise(segments))
 
 
 def _start_offset(log: Log, checkpointed: Checkpointed) -> int:
@@ -333,9 +342,7 @@ def _log_cut_segments(log: Log, doubtful: list[tuple[Segment, Exception]], check
 def _recover(log: Log, doubtful: list[tuple[Segment, Exception]], checkpointed: Checkpointed) -> int:
     """Rebuild doubtful and unflushed segments; return the log's end offset."""
     segments = log.segments
-    beyond = (
-        [] if checkpointed.is_trusted else segments.starting_at(segments.floor(max(checkpointed.recovery_point, 0)))
-    )  # fmt: skip
+    beyond = [] if checkpointed.is_trusted else _beyond(segments, checkpointed.recovery_point)
     for segment, error in doubtful:
         if segment not in beyond:  # not logged for the others: a crash of Apache Kafka leaves zeros in their indexes
             logger.warning("Rebuilding the indexes of %s: %s", segment.log.path, error)
@@ -351,6 +358,19 @@ def _recover(log: Log, doubtful: list[tuple[Segment, Exception]], checkpointed: 
         logger.warning("Recovering %s although it was closed: %s", segments.active.log.path, error)
         _recover_and_sync(log, segments.active)
         return segments.active.next_offset()
+
+
+def _beyond(segments: Segments, recovery_point: int) -> list[Segment]:
+    """Return the segments that reach beyond the recovery point.
+
+    Two may overlap, if a power failure undoes a truncation, but not the creation of the segment after it: then the
+    records of the earlier one that the later one may get again have to go.
+    """
+    first = max(segments.floor(recovery_point), 0)
+    found = segments.starting_at(max(first - 1, 0))
+    if first and _readable_end(found[0]) <= found[1].base_offset:
+        del found[0]
+    return found
 
 
 def _read_again(log: Log, beyond: list[Segment], checkpointed: Checkpointed) -> None:
