@@ -75,6 +75,9 @@ class Model:
     end: int = 0
     stable: int = 0
     """The last stable offset: compaction uses the records below it."""
+    once_stable: int = 0
+    """The highest one so far. The death of a process may lower it; then a power failure may bring compacted segments
+    back that were dropped before."""
     aborted: list[Aborted] = field(default_factory=list)
     history: dict[int, set[bytes]] = field(default_factory=lambda: defaultdict(set))
     """All batches ever written at an offset: a power cut may bring one back, unless a newer one was fsynced."""
@@ -151,6 +154,9 @@ class Model:
         found = stored_in(log)
         known = {content for contents in self.history.values() for content in contents} if promised is not None else ()
         end_offset = found[-1].last_offset + 1 if found else 0
+        self.once_stable = max(self.once_stable, self.stable)
+        if promised is not None:
+            self.stable = self.once_stable
         self._check(
             found,
             lambda each: self._must_be_there(each, change, promised),
