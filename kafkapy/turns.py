@@ -149,6 +149,14 @@ def finish(steps: Steps[T]) -> T:
             return result
 
 
+def while_true(condition: Callable[[], bool], steps: Steps[object]) -> Steps[None]:
+    """Do ``steps``, but end them after a pause if ``condition`` is not true any more."""
+    for _ in steps:
+        yield
+        if not condition():
+            return
+
+
 async def pause() -> None:
     """Let other work run if the current slice is over; call it between two elements of a list that may be long."""
     queue = turns()

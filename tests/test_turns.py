@@ -4,7 +4,7 @@ from collections.abc import Generator
 import pytest
 
 from kafkapy import turns
-from kafkapy.turns import at_once_or_in_turns, in_turns
+from kafkapy.turns import at_once_or_in_turns, finish, in_turns, while_true
 from tests.server.harness import run
 
 
@@ -89,3 +89,11 @@ def test_an_error_of_the_steps_is_raised() -> None:
             await later
 
     run(scenario())
+
+
+def test_steps_end_after_the_pause_in_which_their_condition_ends() -> None:
+    done: list[int] = []
+    finish(while_true(lambda: len(done) < 2, steps(4, done)))
+    assert done == [0, 1]
+    finish(while_true(lambda: True, steps(4, done)))
+    assert done == [0, 1, 0, 1, 2, 3]
