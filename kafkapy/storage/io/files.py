@@ -148,8 +148,16 @@ class Files:
 
     def list_directory(self, path: str) -> list[tuple[str, int]]:
         """Return (name, size in bytes or -1 for a folder) of what ``path`` holds, sorted by name."""
+        return sorted(self.scan_directory(path))
+
+    def scan_directory(self, path: str) -> Iterator[tuple[str, int]]:
+        """Yield the elements of ``list_directory`` in any order.
+
+        A thread that sorts 80,000 names holds up all others for 60 ms.
+        """
         with os.scandir(path) as entries:
-            return sorted((entry.name, -1 if entry.is_dir() else entry.stat().st_size) for entry in entries)
+            for entry in entries:
+                yield entry.name, -1 if entry.is_dir() else entry.stat().st_size
 
     def remove_directory(self, path: str) -> None:
         """Remove ``path`` and everything in it, if it is there."""
@@ -204,7 +212,7 @@ def files_removal(files: Files, paths: Iterable[str]) -> Iterator[None]:
 
 def folder_removal(files: Files, path: str) -> Iterator[None]:
     """Remove a partition's folder with its files, if it exists, in steps like ``files_removal``; raises ``OSError``."""
-    for name, size in files.list_directory(path) if files.exists(path) else ():
+    for name, size in files.scan_directory(path) if files.exists(path) else ():
         if size > UNCACHED_SIZE:
             yield from files.uncache(f"{path}/{name}")
     files.remove_directory(path)
