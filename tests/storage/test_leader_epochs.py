@@ -161,3 +161,20 @@ def test_a_forgotten_epoch_is_written_over_by_the_next_records(tmp_path: Path) -
     assert _text(epochs) == "0\n2\n2 10\n3 22\n"
     epochs.load()
     assert epochs.entries == [(2, 10), (3, 22)]
+
+
+def test_epochs_below_the_start_are_forgotten_in_memory_until_the_file_is_written_again(tmp_path: Path) -> None:
+    epochs = _epochs(tmp_path, (2, 10), (4, 18))
+    before = _text(epochs)
+    epochs.forget_from_start(5)
+    assert not epochs.is_stale
+    epochs.forget_from_start(20)
+    assert (epochs.entries, epochs.is_stale, _text(epochs)) == ([(4, 20)], True, before)
+    disk = BrokenDisk(errno.ENOSPC)
+    disk.broken = str(tmp_path)
+    epochs._files = disk
+    epochs.write_again(may_wait=True)
+    assert (epochs.is_stale, _text(epochs)) == (True, before)
+    disk.broken = "nothing"
+    epochs.write_again(may_wait=True)
+    assert (epochs.is_stale, _text(epochs)) == (False, "0\n1\n4 20\n")

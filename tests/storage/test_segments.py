@@ -53,3 +53,15 @@ def test_only_neighbours_are_replaced(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="neighbours"):
         segments.replace([segments.first, segments.active], ())
     assert len(segments) == 3
+
+
+def test_the_oldest_are_dropped_but_not_the_active_one(tmp_path: Path) -> None:
+    segments = _segments(tmp_path, 10, 20, 30)
+    assert [each.base_offset for each in segments.oldest(2)] == [10, 20]
+    assert len(segments.oldest(9)) == 3
+    reader = iter(segments)
+    segments.drop_oldest(2)
+    assert ([each.base_offset for each in segments], segments.floor(30), segments.active.base_offset) == ([30], 0, 30)
+    assert [each.base_offset for each in reader] == [10, 20, 30]
+    with pytest.raises(AssertionError, match="a segment stays"):
+        segments.drop_oldest(1)

@@ -39,7 +39,7 @@ class LeaderEpochs:
         self.wait_for_flush = False
         """The file's content may not be on the disk: the next flush of the log must fsync it."""
         self.is_stale = False
-        """The disk had no space for the file when the entries changed: ``write_again`` must be called."""
+        """The file was not written when the entries changed: ``write_again`` must be called."""
         self._in_file: list[EpochEntry] | None = None
         self._files = files
         self._log_end_offset = log_end_offset
@@ -77,10 +77,13 @@ class LeaderEpochs:
             raise MalformedCheckpointError(f"{self.path} has epochs or offsets that go back")
         self.entries = self._in_file = entries
 
-    def write_again(self) -> None:
-        """Write the file if it is stale; called before the file may be trusted. Raises ``OSError``."""
+    def write_again(self, *, may_wait: bool = False) -> None:
+        """Write the file if it is stale; called before the file may be trusted.
+
+        Raises ``OSError``, but with ``may_wait`` not for a full disk.
+        """
         if self.is_stale:
-            self._take(self.entries)
+            self._take(self.entries, may_wait=may_wait)
 
     def _take(self, entries: list[EpochEntry], *, may_wait: bool = False) -> None:
         if not self._is_kept:
@@ -161,11 +164,22 @@ class LeaderEpochs:
 
         A full disk raises no error here, since trimming a log frees space. Raises ``OSError`` for other errors.
         """
+        kept = self._from(start_offset)
+        if kept != self.entries:
+            self._take(kept, may_wait=True)
+
+    def forget_from_start(self, start_offset: int) -> None:
+        """As ``truncate_from_start``, but only in memory until ``write_again``: the file is then written once.
+
+        After a crash the file still has the epochs of the deleted records, which a start drops.
+        """
+        kept = self._from(start_offset)
+        if kept != self.entries:
+            self.entries, self.is_stale = kept, True
+
+    def _from(self, start_offset: int) -> list[EpochEntry]:
         at = bisect_right(self.entries, start_offset, key=lambda entry: entry.start_offset)
-        if at:
-            kept = [EpochEntry(self.entries[at - 1].epoch, start_offset), *self.entries[at:]]
-            if kept != self.entries:
-                self._take(kept, may_wait=True)
+        return [EpochEntry(self.entries[at - 1].epoch, start_offset), *self.entries[at:]] if at else self.entries
 
     def rebuild(self, batches: Iterable[EpochEntry], *, may_wait: bool = False) -> None:
         """Replace the epochs by those of the log's batches, given as (leader epoch, base offset) in order.

@@ -465,6 +465,15 @@ class Segments:
         assert self._segments[at:after] == list(old), "the segments to replace are neighbours"
         self._take([*self._segments[:at], *new, *self._segments[after:]])
 
+    def drop_oldest(self, count: int) -> None:
+        """Remove the first ``count`` segments, but not all; the caller handles the files."""
+        assert count < len(self._segments), "a segment stays"
+        self._bases, self._segments = self._bases[count:], self._segments[count:]
+
+    def oldest(self, count: int) -> list[Segment]:
+        """Return the first ``count`` segments, or all if there are fewer."""
+        return self._segments[:count]
+
     def floor(self, offset: int) -> int:
         """Return the number of the segment that ``offset`` falls into, or -1 below the first."""
         return bisect_right(self._bases, offset) - 1
