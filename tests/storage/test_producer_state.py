@@ -11,7 +11,12 @@ from kafkapy.records.control import ControlRecord, read_control
 from kafkapy.records.record import encode_batch
 from kafkapy.storage.errors import InvalidProducerEpochError, OutOfOrderSequenceError, TransactionCoordinatorFencedError
 from kafkapy.storage.io.files import Files
-from kafkapy.storage.log.producer_state import PRODUCERS_IN_A_STEP, ProducerState, Unreplicated
+from kafkapy.storage.log.producer_state import (
+    PRODUCERS_IN_A_STEP,
+    SNAPSHOTS_IN_A_STEP,
+    ProducerState,
+    Unreplicated,
+)
 from kafkapy.turns import finish
 from tests.storage.support import START_MS, marker, produced
 
@@ -251,3 +256,44 @@ def test_the_earliest_remaining_transaction_counts() -> None:
     assert (len(ended), ended.first_offset) == (1, 4)
     ended.drop_below(8)
     assert not ended
+
+
+def _with_snapshots(state: ProducerState, count: int) -> None:
+    for offset in range(1, count + 1):
+        state.map_end_offset = offset
+        state.take_snapshot()
+
+
+def test_old_snapshots_are_removed_some_at_a_time(state: ProducerState) -> None:
+    _with_snapshots(state, 2 * SNAPSHOTS_IN_A_STEP)
+    state.log_start_moved(2 * SNAPSHOTS_IN_A_STEP)
+    assert state.snapshot_offsets == list(range(SNAPSHOTS_IN_A_STEP + 1, 2 * SNAPSHOTS_IN_A_STEP + 1))
+    assert sorted(Path(state.directory).iterdir()) == [
+        Path(state.snapshot_path(each)) for each in state.snapshot_offsets
+    ]
+    assert not state.delete_oldest_snapshots(2 * SNAPSHOTS_IN_A_STEP), "there are no more"
+    assert state.snapshot_offsets == [2 * SNAPSHOTS_IN_A_STEP]
+
+
+def test_a_snapshot_that_can_not_be_removed_stays_in_the_list(
+    state: ProducerState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _with_snapshots(state, 6)
+    remove = Files.remove
+
+    def refused(self: Files, path: str) -> None:
+        if path in (state.snapshot_path(2), state.snapshot_path(6)):
+            raise OSError("no")
+        remove(self, path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Files, "remove", refused)
+        with pytest.raises(OSError, match="no"):
+            state.delete_snapshots(below=4)
+        assert state.snapshot_offsets == [2, 3, 4, 5, 6]
+        with pytest.raises(OSError, match="no"):
+            state.delete_snapshots(above=4)
+        assert state.snapshot_offsets == [2, 3, 4, 6]
+    state.delete_snapshots(below=4, above=5)
+    assert state.snapshot_offsets == [4]
+    assert [path.name for path in Path(state.directory).iterdir()] == ["00000000000000000004.snapshot"]

@@ -5,6 +5,7 @@ recovery replays batches through the same ``apply``. Snapshots are written at ev
 begins at the newest one.
 """
 
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -223,6 +224,8 @@ SMALL_SNAPSHOT_SIZE: Final = 65_536
 """Bytes of a snapshot that every roll may write: a millisecond."""
 PRODUCERS_IN_A_STEP: Final = 512
 """Producers that are checked between two places to pause: some hundred microseconds."""
+SNAPSHOTS_IN_A_STEP: Final = 32
+"""Snapshots that are removed between two places to pause: some hundred microseconds."""
 OPEN_PASSED_OVER: Final = 8
 """Producers that are checked for each one to evict: the number of those with an open transaction has no limit."""
 
@@ -451,11 +454,14 @@ class ProducerState:
         self.unreplicated.drop_below(high_watermark)
 
     def log_start_moved(self, log_start_offset: int) -> None:
-        """Delete the snapshots below the log's new start; the state of producers stays."""
+        """Delete snapshots below the log's new start; the state of producers stays.
+
+        There may be thousands: those that are left are deleted the next time, or by ``Log.delete_old_snapshots``.
+        """
         self.unreplicated.drop_below(log_start_offset)
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
         with suppress(OSError):  # they are deleted the next time
-            self.delete_snapshots(below=log_start_offset)
+            self.delete_oldest_snapshots(log_start_offset)
 
     def remove_expired(self, now_ms: int) -> Steps[None]:
         """Remove producers without a batch for ``expiration_ms`` and without an open transaction.
@@ -507,11 +513,25 @@ class ProducerState:
         return path
 
     def delete_snapshots(self, *, below: int = 0, above: int = 2**63 - 1) -> None:
-        """Remove the snapshots below or above these offsets."""
-        for offset in list(self.snapshot_offsets):
-            if not below <= offset <= above:
+        """Remove the snapshots below or above these offsets; raises ``OSError``."""
+        offsets = self.snapshot_offsets
+        self._remove_snapshots(0, bisect_left(offsets, below))
+        self._remove_snapshots(bisect_right(offsets, above), len(offsets))
+
+    def delete_oldest_snapshots(self, below: int) -> bool:
+        """Remove some of the snapshots below this offset; return whether there may be more. Raises ``OSError``."""
+        count = min(bisect_left(self.snapshot_offsets, below), SNAPSHOTS_IN_A_STEP)
+        self._remove_snapshots(0, count)
+        return count == SNAPSHOTS_IN_A_STEP
+
+    def _remove_snapshots(self, start: int, end: int) -> None:
+        removed = start
+        try:
+            for offset in self.snapshot_offsets[start:end]:
                 self._files.remove(self.snapshot_path(offset))
-                self.snapshot_offsets.remove(offset)
+                removed += 1
+        finally:
+            del self.snapshot_offsets[start:removed]
 
     def reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
         """Load the newest valid snapshot within the log; the caller replays from ``map_end_offset`` on."""
