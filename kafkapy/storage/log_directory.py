@@ -20,7 +20,7 @@ from kafkapy.storage.log.retention import delete_old_segments
 from kafkapy.storage.log.segment import DELETED_SUFFIX
 from kafkapy.storage.recovery.recovery import Checkpointed
 from kafkapy.storage.recovery.recovery import load as load_log
-from kafkapy.turns import Steps
+from kafkapy.turns import Steps, finish, while_true
 from kafkapy.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -232,8 +232,7 @@ class LogManager:
         with as_storage_error(log, "deleted"):
             log.release()
             self.storage.files.rename(log.directory, doomed)
-        self.remove_later(doomed, log.config.file_delete_delay_ms)
-        self.storage.clock.call_later(log.config.file_delete_delay_ms, log.detach)
+        self._detach_later(log, doomed)
         self.discard_future(partition)
         return True
 
@@ -439,9 +438,11 @@ class LogManager:
         self._checkpoint(RECOVERY_POINT, self.storage.flusher)
         for log in self._online_logs():
             yield
+            is_here = partial(self._has, log)
             with suppress(KafkaStorageError), as_storage_error(log, "cleared of old snapshots"):
-                log.delete_old_snapshots()
-            log.durability.resume()
+                yield from while_true(is_here, log.delete_old_snapshots())
+            if is_here():
+                log.durability.resume()
 
     def checkpoint_log_start_offsets(self) -> None:
         """Each 60 s (``log.flush.start.offset.checkpoint.interval.ms``): write the starts that are within a segment."""
@@ -453,6 +454,9 @@ class LogManager:
             for partition, log in tuple(logs.items()):
                 if logs.get(partition) is log:
                     yield log
+
+    def _has(self, log: Log) -> bool:
+        return any(logs.get(log.topic_partition) is log for logs in (self._logs, self._futures))
 
     def flush_due_logs(self) -> None:
         """Each ``log.flush.scheduler.interval.ms``: flush logs after ``flush.ms``."""
@@ -470,11 +474,23 @@ class LogManager:
         """
         for log in self._online_logs():
             yield
-            if log.topic_partition in self._futures or log.topic_partition in self.being_cleaned:
-                continue
-            if not log.config.compact:
-                with suppress(KafkaStorageError):
-                    delete_old_segments(log)
+            yield from self.trim(log, compacted=False)
+
+    def trim(self, log: Log, *, compacted: bool) -> Steps[None]:
+        """Delete the old segments of ``log``, in steps, if it is ``compacted`` or not, as the caller expects.
+
+        Nothing is deleted when the log is being compacted or moved, nor when it is not here any more; this may change
+        between two steps. An error of the disk has been logged.
+        """
+
+        def may_go_on() -> bool:
+            partition = log.topic_partition
+            is_busy = partition in self.being_cleaned or partition in self._futures
+            return self._logs.get(partition) is log and not is_busy and log.config.compact == compacted
+
+        if may_go_on():
+            with suppress(KafkaStorageError):
+                yield from while_true(may_go_on, delete_old_segments(log))
 
     def remove_expired_producers(self) -> Steps[None]:
         """Each 10 minutes: remove idempotent producers that have written nothing for long."""
@@ -517,7 +533,7 @@ class LogManager:
         sync_in_parallel(self.storage.files, [path for log in held for path in log.prepare_close()])
         for log in held:
             log.finish_close()
-            log.delete_old_snapshots()
+            finish(log.delete_old_snapshots())
         for name in (RECOVERY_POINT, HIGH_WATERMARK, LOG_START_OFFSET):
             directory.write_checkpoint(name, self.offsets(name)[directory.path], INLINE)
         directory.mark_clean()

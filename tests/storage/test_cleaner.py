@@ -15,7 +15,7 @@ from kafkapy.storage.compaction.cleanable import Cleanable, examine
 from kafkapy.storage.compaction.cleaner import CleanerSettings, LogCleaner
 from kafkapy.storage.io.files import FileSlice
 from kafkapy.storage.io.worker_pool import WorkerDiedError, WorkerStartError
-from kafkapy.storage.log.log import Log
+from kafkapy.storage.log.log import SEGMENTS_IN_A_STEP, Log
 from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
 from tests.storage.compacting import COMPACT, World, append, close_segment, names_of, values_in
@@ -488,3 +488,30 @@ def test_records_are_flushed_before_they_are_compacted(world: World) -> None:
     world.compact()
     assert log.recovery_point == log.segments.active.base_offset
     assert checkpoint(world) == f"0\n1\norders 0 {log.recovery_point}\n"
+
+
+def test_many_old_segments_are_deleted_in_steps(world: World) -> None:
+    config = replace(COMPACT, cleanup_policy=("compact", "delete"), retention_bytes=0, segment_bytes=100)
+    log = world.logs.get_or_create(PARTITION, config)
+    for _ in range(40):
+        append(log, (b"k", b"v"))
+    world.logs.being_cleaned.add(PARTITION)
+    world.cleaner.start()
+    world.clock.advance(0)
+    assert len(log.segments) == 40, "nothing is deleted during a compaction"
+    world.logs.being_cleaned.clear()
+    world.pool.is_held = True
+    world.cleaner._begin_what_is_due = lambda: None  # type: ignore[method-assign]  # no compaction in this test
+    world.cleaner._look()
+    assert len(log.segments) == 40 - SEGMENTS_IN_A_STEP
+    world.cleaner._look()
+    assert len(log.segments) == 40 - SEGMENTS_IN_A_STEP, "the deletion has not ended: no other one begins"
+    world.logs.being_cleaned.add(PARTITION)
+    world.clock.advance(0)
+    assert len(log.segments) == 40 - SEGMENTS_IN_A_STEP, "a compaction has begun meanwhile"
+    world.logs.being_cleaned.clear()
+    world.cleaner._look()
+    assert len(log.segments) == 40 - 2 * SEGMENTS_IN_A_STEP
+    world.cleaner.stop()
+    world.clock.advance(0)
+    assert len(log.segments) == 40 - 2 * SEGMENTS_IN_A_STEP, "the cleaner was stopped"

@@ -21,6 +21,7 @@ from kafkapy.storage.log.retention import delete_old_segments
 from kafkapy.storage.log_directory import LogManager
 from kafkapy.storage.recovery.recovery import Checkpointed, load
 from kafkapy.testing.clock import ManualClock
+from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
 from tests.simulation.disk import Fault, SimulatedDisk
 from tests.simulation.durable import Survival
@@ -191,7 +192,7 @@ def test_trimming_frees_space_on_a_full_disk(tmp_path: Path, *, retention_bytes:
     active = log.segments.active.base_offset
     if retention_bytes < 0:
         log.advance_log_start_offset(active + 1)
-    assert delete_old_segments(log) == 1
+    assert finish(delete_old_segments(log)) == 1
     assert [segment.base_offset for segment in log.segments] == [active]
     assert log.log_start_offset == (active + 1 if retention_bytes < 0 else active)
     assert log.leader_epochs.entries == [(3, log.log_start_offset)]
@@ -202,7 +203,7 @@ def test_trimming_frees_space_on_a_full_disk(tmp_path: Path, *, retention_bytes:
     assert again.leader_epochs.entries == [(3, log.log_start_offset)]
     assert "3 0" not in (tmp_path / "orders-0" / "leader-epoch-checkpoint").read_text()
     if retention_bytes == 0:
-        assert delete_old_segments(again) == 1
+        assert finish(delete_old_segments(again)) == 1
         assert again.log_start_offset == BATCHES
 
 

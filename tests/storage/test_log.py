@@ -5,6 +5,7 @@ import pytest
 from kafkapy.config.log_config import LogConfig
 from kafkapy.records.batch import read_header
 from kafkapy.storage.errors import OffsetOutOfRangeError
+from kafkapy.turns import finish
 from tests.storage.support import START_MS, batch, contents, fill, open_log, produced, reopen
 
 
@@ -75,9 +76,9 @@ def test_only_snapshots_that_may_be_needed_stay(tmp_path: Path) -> None:
         fill(log, 1)
         log.roll()
     assert log.producer_state.snapshot_offsets == [1, 2, 3, 4]
-    log.delete_old_snapshots()
+    finish(log.delete_old_snapshots())
     assert log.producer_state.snapshot_offsets == [3, 4]
     log.recovery_point = 0
-    log.delete_old_snapshots()
+    finish(log.delete_old_snapshots())
     assert log.producer_state.snapshot_offsets == [3, 4]
     assert sorted(path.stem for path in Path(log.directory).glob("*.snapshot")) == [f"{n:020d}" for n in (3, 4)]

@@ -12,7 +12,8 @@ from kafkapy.records.batch import read_header
 from kafkapy.storage.errors import KafkaStorageError, LogDirectoryError
 from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.flusher import ThreadFlusher
-from kafkapy.storage.log.log import Log, Storage
+from kafkapy.storage.log.log import SEGMENTS_IN_A_STEP, Log, Storage
+from kafkapy.storage.log.producer_state import SNAPSHOTS_IN_A_STEP
 from kafkapy.storage.log_directory import LogManager
 from kafkapy.testing.clock import ManualClock
 from kafkapy.turns import finish
@@ -383,3 +384,79 @@ def test_a_deleted_log_leaves_memory_without_a_garbage_collection(tmp_path: Path
     finally:
         gc.enable()
     manager.shutdown()
+
+
+def _manager_with_segments(*paths: Path, count: int) -> tuple[LogManager, Log, ManualClock]:
+    """A log of ``count`` segments of one record each, which are all due."""
+    clock = ManualClock(START_MS)
+    config = LogConfig(retention_ms=1000, segment_bytes=len(batch()), file_delete_delay_ms=0)
+    manager = _manager(*paths, clock=clock, config=config)
+    log = manager.get_or_create(PARTITION)
+    for _ in range(count):
+        log.append_as_leader(batch(), 0)
+    log.update_high_watermark(count)
+    clock.advance(10_000)
+    return manager, log, clock
+
+
+@pytest.mark.parametrize("event", ["deleted", "offline", "cleaned", "moved", "compacted"])
+def test_an_event_between_two_steps_of_retention_ends_it(tmp_path: Path, event: str) -> None:
+    (tmp_path / "a").mkdir()
+    manager, log, clock = _manager_with_segments(tmp_path / "a", count=40)
+    other = manager.get_or_create(TopicPartition("other", 0))
+    other.append_as_leader(batch(), 0)
+    other.update_high_watermark(1)
+    steps = manager.enforce_retention()
+    while len(log.segments) == 40:
+        next(steps)
+    if event == "deleted":
+        manager.delete(PARTITION)
+    elif event == "offline":
+        manager.disk_failed(log.directory, OSError(errno.EIO, "Input/output error"))
+        manager.get_or_create(PARTITION)
+    elif event == "cleaned":
+        manager.being_cleaned.add(PARTITION)
+    elif event == "moved":
+        manager._futures[PARTITION] = other
+    else:
+        log.update_config(LogConfig(retention_ms=1000, cleanup_policy=("compact", "delete")))
+    bases = [segment.base_offset for segment in log.segments]
+    assert bases == list(range(SEGMENTS_IN_A_STEP, 40))
+    if event in ("deleted", "offline"):
+        clock.advance(0)
+    finish(steps)
+    assert {segment.suffix for segment in log.segments} <= {""}
+    assert event == "deleted" or [segment.base_offset for segment in log.segments] == bases
+    assert other.log_start_offset == (0 if event == "offline" else 1), "other logs follow"
+
+
+def test_many_old_snapshots_are_removed_in_steps(tmp_path: Path) -> None:
+    count = 2 * SNAPSHOTS_IN_A_STEP + 1
+    manager, log, _ = _manager_with_segments(tmp_path, count=count)
+    counts = [len(log.producer_state.snapshot_offsets)]
+    for _ in manager.checkpoint_recovery_points():
+        counts.append(len(log.producer_state.snapshot_offsets))
+    assert counts == [count - 1, count - 1, count - 1 - SNAPSHOTS_IN_A_STEP]
+    assert len(list(tmp_path.rglob("*.snapshot"))) == 2
+
+
+def test_a_log_that_is_deleted_between_two_steps_keeps_its_other_snapshots(tmp_path: Path) -> None:
+    manager, log, clock = _manager_with_segments(tmp_path, count=3 * SNAPSHOTS_IN_A_STEP)
+    steps = manager.checkpoint_recovery_points()
+    next(steps)
+    next(steps)
+    left = list(log.producer_state.snapshot_offsets)
+    manager.delete(PARTITION)
+    clock.advance(0)
+    again = manager.get_or_create(PARTITION)
+    finish(steps)
+    assert (log.producer_state.snapshot_offsets, again.producer_state.snapshot_offsets) == (left, [])
+
+
+def test_snapshots_below_the_start_that_are_left_are_removed_with_the_old_ones(tmp_path: Path) -> None:
+    manager, log, _ = _manager_with_segments(tmp_path, count=3 * SNAPSHOTS_IN_A_STEP)
+    log.lower_recovery_point(0)
+    log.advance_log_start_offset(3 * SNAPSHOTS_IN_A_STEP - 5)
+    assert len(log.producer_state.snapshot_offsets) == 2 * SNAPSHOTS_IN_A_STEP - 1
+    finish(manager.checkpoint_recovery_points())
+    assert log.producer_state.snapshot_offsets[0] >= log.log_start_offset

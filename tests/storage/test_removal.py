@@ -1,3 +1,4 @@
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,8 @@ from kafkapy.records.batch import read_header
 from kafkapy.storage.io import portable
 from kafkapy.storage.io.descriptors import FileSlice
 from kafkapy.storage.io.files import UNCACHED_SIZE, Files, files_removal, folder_removal
+from kafkapy.storage.log.flusher import InlineFlusher
+from kafkapy.storage.log.log import SEGMENTS_IN_A_STEP, Storage
 from kafkapy.testing.clock import ManualClock
 from tests.storage.support import batch, fill, open_log
 
@@ -68,3 +71,29 @@ def test_a_large_file_is_uncached_in_pieces_before_its_removal(tmp_path: Path, m
         assert dropped == [(place * UNCACHED_SIZE, UNCACHED_SIZE) for place in range(3)]
         dropped.clear()
     assert list(folder_removal(files, str(tmp_path))) == []
+
+
+class _CountingFlusher(InlineFlusher):
+    """Counts the files that each removal leaves."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.left: list[int] = []
+
+    def run_gently(self, steps: Iterator[None]) -> None:
+        super().run_gently(steps)
+        self.left.append(len(list(self.directory.rglob("*.deleted"))))
+
+
+def test_the_files_of_many_segments_are_removed_some_at_a_time(tmp_path: Path) -> None:
+    flusher, clock = _CountingFlusher(tmp_path), ManualClock()
+    config = LogConfig(segment_bytes=len(batch()), file_delete_delay_ms=1000)
+    log = open_log(tmp_path, config, storage=Storage(clock, flusher=flusher))
+    count = 2 * SEGMENTS_IN_A_STEP + 1
+    for _ in range(count + 1):
+        log.append_as_leader(batch(), 0)
+    log.truncate_to(1)
+    assert len(log.segments) == 2
+    assert clock.pending_timers() == 1
+    clock.advance(1000)
+    assert flusher.left == [3 * (SEGMENTS_IN_A_STEP), 0]

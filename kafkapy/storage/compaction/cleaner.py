@@ -12,7 +12,6 @@ has a thread. After a compaction the cleaner chooses the next log at once; if no
 
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
@@ -22,13 +21,12 @@ from kafkapy.errors import BrokerError
 from kafkapy.storage.checkpoints import CLEANER
 from kafkapy.storage.compaction.cleanable import Cleanable, examine
 from kafkapy.storage.compaction.compaction_run import CompactionRun, Pool, Post
-from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.storage.io.disk_errors import file_refused, is_passing
 from kafkapy.storage.io.worker import JobCancelledError
 from kafkapy.storage.io.worker_pool import LOW_PRIORITY, WorkerDiedError, WorkerPool, WorkerStartError
 from kafkapy.storage.log.log import Log
-from kafkapy.storage.log.retention import delete_old_segments
 from kafkapy.storage.log_directory import LogManager
+from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -84,6 +82,7 @@ class LogCleaner:
         self._pool_of = pool_of
         self._pool: Pool | None = None
         self._timer: TimerHandle | None = None
+        self._trim_timer: TimerHandle | None = None
         self._runs: dict[TopicPartition, CompactionRun] = {}
         self._clean_to: dict[TopicPartition, int] = {}
         self._not_due: dict[TopicPartition, tuple[object, ...]] = {}
@@ -114,6 +113,9 @@ class LogCleaner:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._trim_timer is not None:
+            self._trim_timer.cancel()
+            self._trim_timer = None
         if self._checkpoint_timer is not None:
             self._checkpoint()
         for run in list(self._runs.values()):
@@ -173,16 +175,21 @@ class LogCleaner:
         self._timer = self._logs.storage.clock.call_later(backoff_ms, self._look)
         self._put_off.clear()
         self._begin_what_is_due()
-        for log in list(self._logs.all_logs()):
-            if not log.config.compact or self._is_busy(log.topic_partition):
-                continue
-            if log.config.delete or log.log_start_offset > log.segments.first.base_offset:
-                with suppress(KafkaStorageError):
-                    delete_old_segments(log)
+        if self._trim_timer is None:
+            self._go_on(self._trim_logs())
 
-    def _is_busy(self, partition: TopicPartition) -> bool:
-        """Whether the log is being compacted or moved: then nothing of it is deleted."""
-        return partition in self._logs.being_cleaned or self._logs.future(partition) is not None
+    def _trim_logs(self) -> Steps[None]:
+        """Delete the old segments of compacted logs."""
+        for log in list(self._logs.all_logs()):
+            if log.config.compact and (log.config.delete or log.log_start_offset > log.segments.first.base_offset):
+                yield from self._logs.trim(log, compacted=True)
+
+    def _go_on(self, trimming: Steps[None]) -> None:
+        """Do a step of ``trimming``, and the others in later iterations of the event loop."""
+        self._trim_timer = None
+        for _ in trimming:
+            self._trim_timer = self._logs.storage.clock.call_later(0, self._go_on, trimming)
+            return
 
     def _begin_what_is_due(self) -> None:
         while self._pool is not None and len(self._runs) < self.settings.threads:

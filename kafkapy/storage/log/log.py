@@ -102,6 +102,8 @@ TAIL_BATCHES: Final = 128
 """Maximum number of positions of batches at the log's end that are remembered."""
 MAX_INDEX_INTERVAL_BYTES: Final = 1 << 20
 """The largest ``index.interval.bytes`` that has an effect: a read looks through as many bytes on the event loop."""
+SEGMENTS_IN_A_STEP: Final = 16
+"""Segments that are deleted, or whose files are removed, between two places to pause: about a millisecond."""
 COMPRESSION_TYPES: Final = ("uncompressed", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -849,26 +851,21 @@ class Log:
     def delete_oldest_segments(self, segments: Sequence[Segment]) -> None:
         """Delete the log's first ``segments``, but not all of the log; the log begins with the next one.
 
-        Raises ``OSError``; those that could not be renamed stay in the log.
+        The file of leader epochs is not written: ``leader_epochs.write_again`` must follow. Raises ``OSError``;
+        segments that could not be renamed stay in the log.
         """
+        assert list(segments) == self.segments.oldest(len(segments)), "they are the log's first segments"
         renamed: list[Segment] = []
         try:
             for segment in segments:
                 segment.rename(DELETED_SUFFIX)
                 renamed.append(segment)
         finally:
-            if renamed:
-                self.segments.replace(renamed, ())
+            self.segments.drop_oldest(len(renamed))
             self._remove_later(renamed)
-            self._begin_with_first_segment()
-
-    def _begin_with_first_segment(self) -> None:
-        """Raise the log's start to the first segment, even if the disk refuses the new leader epochs."""
-        offset = self.segments.first.base_offset
-        if offset > self.log_start_offset:
-            self.log_start_offset = offset
+            self.log_start_offset = offset = max(self.log_start_offset, self.segments.first.base_offset)
             self.producer_state.log_start_moved(offset)
-            self.leader_epochs.truncate_from_start(offset)
+            self.leader_epochs.forget_from_start(offset)
 
     def delete_segment_files(self, segments: Sequence[Segment]) -> None:
         """Rename the files of ``segments``, which have left the list, unless that is done; remove them later.
@@ -881,11 +878,15 @@ class Log:
         self._remove_later(segments)
 
     def _remove_later(self, segments: Sequence[Segment]) -> None:
-        for segment in segments:
-            self.storage.clock.call_later(self.config.file_delete_delay_ms, _remove, self.storage, segment)
+        if segments:
+            self.storage.clock.call_later(self.config.file_delete_delay_ms, _remove, self.storage, segments)
 
-    def delete_old_snapshots(self) -> None:
-        """Remove the producer snapshots that neither a recovery nor a likely truncation needs."""
+    def delete_old_snapshots(self) -> Steps[None]:
+        """Remove the producer snapshots that neither a recovery nor a likely truncation needs; raises ``OSError``."""
+        while self.producer_state.delete_oldest_snapshots(self._oldest_needed_snapshot()):
+            yield
+
+    def _oldest_needed_snapshot(self) -> int:
         segments = self.segments
         kept = segments.starting_at(len(segments) - 2)[0].base_offset
         at_recovery_point = segments.floor(self.recovery_point - 1)
@@ -894,7 +895,8 @@ class Log:
         offsets = self.producer_state.snapshot_offsets
         place = bisect_right(offsets, kept)
         if place:  # not every segment has one
-            self.producer_state.delete_snapshots(below=offsets[place - 1])
+            kept = offsets[place - 1]
+        return max(kept, self.log_start_offset)
 
     # move
 
@@ -1028,6 +1030,14 @@ def _fitting(
     return first if min_one_batch and first <= available else 0
 
 
-def _remove(storage: Storage, segment: Segment) -> None:
-    segment.close()
-    storage.flusher.run_gently(files_removal(storage.files, segment.paths()))
+def _remove(storage: Storage, segments: Sequence[Segment], start: int = 0) -> None:
+    """Remove the files of ``segments`` from number ``start`` on: of some now, of the others in later iterations."""
+    end = start + SEGMENTS_IN_A_STEP
+    removed = segments[start:end]
+    for segment in removed:
+        segment.close()
+    # Nothing renames these files any more, so that the flusher's thread can look which of them exist.
+    paths = (path for segment in removed for path in segment.paths())
+    storage.flusher.run_gently(files_removal(storage.files, paths))
+    if end < len(segments):
+        storage.clock.call_later(0, _remove, storage, segments, end)
