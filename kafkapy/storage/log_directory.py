@@ -388,7 +388,13 @@ class LogManager:
 
     def _detach_later(self, log: Log, doomed: str) -> None:
         self.remove_later(doomed, log.config.file_delete_delay_ms)
-        self.storage.clock.call_later(log.config.file_delete_delay_ms, log.detach)
+        self.storage.clock.call_later(log.config.file_delete_delay_ms, self._detach, log)
+
+    def _detach(self, log: Log) -> None:
+        if log.forget_segments():
+            self.storage.clock.call_later(0, self._detach, log)
+        else:
+            log.detach()
 
     def _sync_names(self, *directories: DataDirectory) -> None:
         """Fsync the names in ``directories``, one after the other, in a thread."""

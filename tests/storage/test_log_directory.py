@@ -460,3 +460,20 @@ def test_snapshots_below_the_start_that_are_left_are_removed_with_the_old_ones(t
     assert len(log.producer_state.snapshot_offsets) == 2 * SNAPSHOTS_IN_A_STEP - 1
     finish(manager.checkpoint_recovery_points())
     assert log.producer_state.snapshot_offsets[0] >= log.log_start_offset
+
+
+def test_the_segments_of_a_deleted_log_leave_memory_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkapy.storage.log.log.SEGMENTS_TO_FORGET", 4)
+    manager, _, clock = _manager_with_segments(tmp_path, count=10)
+    counts: list[int] = []
+    forget = Log.forget_segments
+
+    def record(self: Log) -> bool:
+        counts.append(len(self.segments))
+        return forget(self)
+
+    monkeypatch.setattr(Log, "forget_segments", record)
+    manager.delete(PARTITION)
+    clock.advance(0)
+    assert counts == [10, 6, 2]
+    assert not list(tmp_path.glob("orders-*"))

@@ -104,6 +104,8 @@ MAX_INDEX_INTERVAL_BYTES: Final = 1 << 20
 """The largest ``index.interval.bytes`` that has an effect: a read looks through as many bytes on the event loop."""
 SEGMENTS_IN_A_STEP: Final = 16
 """Segments that are deleted, or whose files are removed, between two places to pause: about a millisecond."""
+SEGMENTS_TO_FORGET: Final = 512
+"""Segments of a deleted log whose memory is freed between two places to pause: some hundred microseconds."""
 COMPRESSION_TYPES: Final = ("uncompressed", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -971,6 +973,14 @@ class Log:
         self.durability.abandon()
         for segment in self.segments:
             segment.close()
+
+    def forget_segments(self) -> bool:
+        """Free the memory of some segments of a deleted log; return whether there may be more.
+
+        To free 20,000 of them at once takes 10 ms.
+        """
+        self.segments.drop_oldest(min(SEGMENTS_TO_FORGET, len(self.segments) - 1))
+        return len(self.segments) > 1
 
     def detach(self) -> None:
         """Break the reference cycles of a deleted log, which is not used any more, so that its memory is freed.
