@@ -44,6 +44,7 @@ from kafkapy.network.limits import Limits, ListenerResources
 from kafkapy.network.listener import Listener, ListenError, bind
 from kafkapy.network.peer import BrokerChannel, LocalChannel
 from kafkapy.network.session import Session
+from kafkapy.records.record import MAX_DECOMPRESSED_SIZE
 from kafkapy.replication.replica_manager import IsrWriter, ReplicaManager
 from kafkapy.replication.throttle import ReplicationThrottle, ReplicationThrottles
 from kafkapy.server import logs
@@ -404,6 +405,8 @@ class BrokerServer:
             flusher=flusher,
             producer_expiration_ms=config.integer("transactional.id.expiration.ms"),
             max_producers=config.integer(PRODUCER_IDS_MAX),
+            # A request may be smaller than its batch, which is decompressed if the topic requires it.
+            largest_batch=max(config.integer("socket.request.max.bytes"), MAX_DECOMPRESSED_SIZE),
             producer_evicted=metrics.producer_evicted,
         )
         logs = LogManager(config.log_dirs, LogConfig.resolve(config), self.clock, storage=storage)

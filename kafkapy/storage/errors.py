@@ -2,6 +2,7 @@
 
 from kafkapy.errors import BrokerError
 from kafkapy.protocol.errors import ErrorCode
+from kafkapy.records.validate import CheckedBatch
 
 
 class OffsetOutOfRangeError(BrokerError):
@@ -44,6 +45,18 @@ class LogDirNotFoundError(BrokerError):
     """The path is none of the broker's data directories (KIP-113)."""
 
     error_code = ErrorCode.LOG_DIR_NOT_FOUND
+
+
+class UnrecalledBatchError(Exception):
+    """A client's batch may repeat one that a snapshot leaves out, and the search for it may take long.
+
+    Nothing was written. Run ``Log.recall_batches``, then append ``checked``: the batch, whose validation, which may
+    have changed it, must not be repeated.
+    """
+
+    def __init__(self, checked: CheckedBatch) -> None:
+        super().__init__("earlier batches of the producer are to be looked up")
+        self.checked = checked
 
 
 class UnexpectedAppendOffsetError(BrokerError):

@@ -6,11 +6,13 @@ from kafkapy.config.log_config import LogConfig
 from kafkapy.records.batch import iterate_headers
 from kafkapy.records.control import ControlType, Marker, encode_marker
 from kafkapy.records.record import Record, encode_batch
+from kafkapy.storage.errors import UnrecalledBatchError
 from kafkapy.storage.io.files import FileSlice
-from kafkapy.storage.log.log import Log, Storage
+from kafkapy.storage.log.log import AppendResult, Log, Storage
 from kafkapy.storage.log_directory import LogManager
 from kafkapy.storage.recovery.recovery import Checkpointed, load
 from kafkapy.testing.clock import ManualClock
+from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
 
 START_MS = 1_700_000_000_000
@@ -69,6 +71,16 @@ def reopen(log: Log, *, clean: bool = True, config: LogConfig | None = None) -> 
     again = Log(log.topic_partition, log.directory, config or log.config, Storage(log.storage.clock))
     load(again, Checkpointed(clean, log.recovery_point, log.log_start_offset, log.high_watermark))
     return again
+
+
+def append(log: Log, records: bytearray, leader_epoch: int = 0, *, from_client: bool = True) -> AppendResult:
+    """Append a batch as Produce does: after a search for earlier batches if that is necessary, and without a pause."""
+    try:
+        return log.append_as_leader(records, leader_epoch, from_client=from_client)
+    except UnrecalledBatchError as error:
+        checked = error.checked
+    finish(log.recall_batches())
+    return log.append_as_leader(checked, leader_epoch, from_client=from_client)
 
 
 def fill(log: Log, batches: int, count: int = 1, *, value: bytes = b"v" * 100) -> None:

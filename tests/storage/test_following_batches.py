@@ -11,7 +11,7 @@ from kafkapy.errors import BrokerError
 from kafkapy.records.scanner import UsualBatch
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.producer_state import ProducerState
-from tests.storage.support import contents, marker, open_log, produced, reopen
+from tests.storage.support import append, contents, marker, open_log, produced, reopen
 
 SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=300)
 
@@ -56,7 +56,7 @@ class Sender:
 
 def _append(log: Log, records: bytearray, *, from_client: bool) -> Any:
     try:
-        result = log.append_as_leader(bytearray(records), 3, from_client=from_client)
+        result = append(log, bytearray(records), 3, from_client=from_client)
     except BrokerError as error:
         return error.error_code, str(error)
     log.update_high_watermark(log.log_end_offset - 2)

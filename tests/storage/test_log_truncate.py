@@ -6,7 +6,7 @@ from kafkapy.config.log_config import LogConfig
 from kafkapy.storage.errors import OutOfOrderSequenceError
 from kafkapy.storage.log.log import Log
 from kafkapy.testing.clock import ManualClock
-from tests.storage.support import batch, fill, offsets_of, open_log, produced, reopen
+from tests.storage.support import append, batch, fill, offsets_of, open_log, produced, reopen
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_a_truncation_restores_the_producers(tmp_path: Path) -> None:
         log.append_as_leader(produced(sequence), 0)
     log.truncate_to(3)
     with pytest.raises(OutOfOrderSequenceError):
-        log.append_as_leader(produced(4), 0)
+        append(log, produced(4))
     log.append_as_leader(produced(3), 0)
     log.truncate_to(2)
     log.append_as_leader(produced(2), 0)

@@ -17,6 +17,7 @@ from tests.simulation.durable import Survival
 from tests.storage.support import (
     GOLDEN,
     START_MS,
+    append,
     batch,
     contents,
     fill,
@@ -199,7 +200,7 @@ def test_producers_and_open_transactions_come_back(tmp_path: Path) -> None:
         assert log.last_stable_offset == 1
         assert log.append_as_leader(produced(1, transactional=True), 0).duplicate
         with pytest.raises(OutOfOrderSequenceError):
-            log.append_as_leader(produced(3, transactional=True), 0)
+            append(log, produced(3, transactional=True))
 
 
 @pytest.mark.parametrize("clean", [True, False])

@@ -15,7 +15,6 @@ TRANSACTIONAL_ID_AUTHORIZATION_FAILED 53, KAFKA_STORAGE_ERROR 56, UNSUPPORTED_CO
 """
 
 import asyncio
-from contextlib import suppress
 from functools import partial
 from struct import Struct
 from typing import Final
@@ -69,7 +68,9 @@ from kafkapy.server.request_forms import (
     keep,
     note_repeat,
 )
-from kafkapy.storage.log.log import AppendResult
+from kafkapy.storage.errors import KafkaStorageError, UnrecalledBatchError
+from kafkapy.storage.io.disk_errors import as_storage_error
+from kafkapy.storage.log.log import AppendResult, Log
 from kafkapy.turns import Steps, turns
 from kafkapy.types import NO_OFFSET, TopicPartition, topic_partition_of
 
@@ -98,6 +99,8 @@ VALIDATIONS_BESIDE_THE_LOOP: Final = 3
 """Times that a batch is validated on the compute thread, again because other appends have taken its offsets."""
 FIRST_VERSION_OF_STORAGE_ERROR: Final = 4
 """Older clients would not retry after KAFKA_STORAGE_ERROR: they get NOT_LEADER_OR_FOLLOWER and look for a leader."""
+LONG_WORK: Final = (LargeBatchError, UnrecalledBatchError)
+"""The errors of an append that has to be tried again after work that takes long."""
 _SMALLEST_PARSED_SIZE: Final = 51
 """Bytes of a batch of format 2 that Kafka reads while it parses the request: up to the producer's id."""
 _LENGTH: Final = Struct(">i")
@@ -106,6 +109,7 @@ IS_PIPELINED: Final = True
 """See ``dispatch.Route``: the records are in the log when the handler returns, so the next ones come behind them."""
 
 Answer = ProduceResponse | asyncio.Future[ProduceResponse | None] | None
+LongWorkError = LargeBatchError | UnrecalledBatchError
 
 
 def examine(request: ProduceRequest, version: int) -> tuple[bool, bool]:
@@ -167,28 +171,38 @@ class _Append:
         self.faults_left = MAX_LISTED_FAULTS
         """Records at fault that the response may still name: a small request can have them in very many partitions."""
 
-    def append_large(self, topic: str, index: int, records: memoryview) -> Steps[PartitionProduceResponse]:
-        """Validate one partition's batch on the compute thread, then append it."""
+    def append_in_steps(
+        self, topic: str, index: int, records: memoryview, reason: LongWorkError
+    ) -> Steps[PartitionProduceResponse]:
+        """Do the long work for which an append of one partition's batch failed, then append it."""
         partition = self.replicas.partitions.get(TopicPartition(topic, index))
         if partition is None:
             return self.append(topic, index, records)
-        services = self.context.services
         validations = 0
         while True:
             log = partition.log  # another one if the partition has moved to another data directory meanwhile
-            check = partial(_checked, records, log.policy, services.clock.now_ms(), log.log_end_offset)
-            if validations < VALIDATIONS_BESIDE_THE_LOOP:
-                validations += 1
-                checking = services.compute.run(check)
-                turns().wait_for(checking)
-                yield
-                checked = checking.result()
+            if isinstance(reason, UnrecalledBatchError):
+                checked = yield from _recalled(log, reason.checked)
             else:
-                checked = check()  # the request must not wait for ever
+                validations += 1
+                checked = yield from self._validated(log, records, validations)
             if isinstance(checked, BrokerError):
                 return self.refusal_of(topic, index, checked, log.log_start_offset)
-            with suppress(LargeBatchError):  # another append took its offsets, which are compressed
+            try:
                 return self.append(topic, index, records, checked)
+            except LONG_WORK as again:  # also because another append took its offsets, which are compressed
+                reason = again.with_traceback(None)  # the traceback would be a cycle
+
+    def _validated(self, log: Log, records: memoryview, validations: int) -> Steps[CheckedBatch | BrokerError]:
+        """Validate a batch for the ``validations``-th time, on the compute thread unless that was often in vain."""
+        services = self.context.services
+        check = partial(_checked, records, log.policy, services.clock.now_ms(), log.log_end_offset)
+        if validations > VALIDATIONS_BESIDE_THE_LOOP:
+            return check()  # the request must not wait for ever
+        checking = services.compute.run(check)
+        turns().wait_for(checking)
+        yield
+        return checking.result()
 
     def append(
         self,
@@ -199,7 +213,7 @@ class _Append:
     ) -> PartitionProduceResponse:
         """Append one partition's batch, or the result of its validation.
 
-        Raises ``LargeBatchError`` for one that has to be validated on the compute thread.
+        Raises the errors of ``LONG_WORK`` for one that ``append_in_steps`` has to append.
         """
         self.count += 1
         topic_partition = topic_partition_of((topic, index))
@@ -247,6 +261,16 @@ class _Append:
             raise InvalidTopicError(f"clients can't write to {topic}")
 
 
+def _recalled(log: Log, checked: CheckedBatch) -> Steps[CheckedBatch | BrokerError]:
+    """Look up the last batches of the log's producers, before ``checked`` is appended; an error is returned."""
+    try:
+        with as_storage_error(log, "read"):
+            yield from log.recall_batches()
+    except KafkaStorageError as error:
+        return error.with_traceback(None)
+    return checked
+
+
 def _checked(records: memoryview, policy: ProducePolicy, now_ms: int, first_offset: int) -> CheckedBatch | BrokerError:
     """Validate on the compute thread. An error is returned: raised, its traceback and its future would be a cycle."""
     try:
@@ -269,15 +293,16 @@ def handle(context: RequestContext, request: ProduceRequest) -> Answer | Steps[A
     records: memoryview = partition.records  # type: ignore[assignment]  # as read
     try:
         answer = append.append(topic, partition.index, records)
-    except LargeBatchError:
-        return _append_large(append, request, topic, partition.index, records)
+    except LONG_WORK as error:
+        return _append_in_steps(append, request, (topic, partition.index), records, error.with_traceback(None))
     return _answer(append, request, [TopicProduceResponse(topic, partition_responses=[answer])])
 
 
-def _append_large(
-    append: _Append, request: ProduceRequest, topic: str, index: int, records: memoryview
+def _append_in_steps(
+    append: _Append, request: ProduceRequest, named: tuple[str, int], records: memoryview, reason: LongWorkError
 ) -> Steps[Answer]:
-    answer = yield from append.append_large(topic, index, records)
+    topic, index = named
+    answer = yield from append.append_in_steps(topic, index, records, reason)
     return _answer(append, request, [TopicProduceResponse(topic, partition_responses=[answer])])
 
 
@@ -299,8 +324,8 @@ def _append_all(append: _Append, request: ProduceRequest) -> Steps[Answer]:
             records: memoryview = partition.records  # type: ignore[assignment]  # as read
             try:
                 answer = append.append(topic, index, records)
-            except LargeBatchError:
-                answer = yield from append.append_large(topic, index, records)
+            except LONG_WORK as error:
+                answer = yield from append.append_in_steps(topic, index, records, error.with_traceback(None))
             answers.append(answer)
         answered.append(TopicProduceResponse(topic, partition_responses=answers))
     return _answer(append, request, answered)
@@ -385,7 +410,7 @@ class RepeatedProduce(Form):
         log_start_offset = partition.log.log_start_offset
         try:
             result = self._replicas.append_to(partition, records, required_acks=acks)
-        except (BrokerError, LargeBatchError) as error:
+        except (BrokerError, *LONG_WORK) as error:
             return self._beside(self.context(frame, session), records, error.with_traceback(None), log_start_offset)
         if partition.log.durability.is_owing or (acks == ALL_IN_SYNC and partition.remotes):
             return self._waiting(self.context(frame, session), records, result)
@@ -418,15 +443,15 @@ class RepeatedProduce(Form):
         self,
         context: RequestContext,
         records: memoryview,
-        error: BrokerError | LargeBatchError,
+        error: BrokerError | LongWorkError,
         log_start_offset: int,
     ) -> Answer | Steps[Answer]:
-        """Answer a batch that was refused, or has to be validated on the compute thread."""
+        """Answer a batch that was refused, or that ``_Append.append_in_steps`` has to append."""
         request = self._request(records)
         append = _Append(context, request)
         topic, index = self._topic_partition
-        if isinstance(error, LargeBatchError):
-            return _append_large(append, request, topic, index, records)
+        if isinstance(error, LONG_WORK):
+            return _append_in_steps(append, request, self._topic_partition, records, error)
         response = append.refusal_of(topic, index, error, log_start_offset)
         return _answer(append, request, [TopicProduceResponse(topic, partition_responses=[response])])
 

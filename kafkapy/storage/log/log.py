@@ -73,6 +73,7 @@ from kafkapy.storage.errors import (
     OffsetOutOfRangeError,
     OutOfOrderSequenceError,
     UnexpectedAppendOffsetError,
+    UnrecalledBatchError,
 )
 from kafkapy.storage.io.disk_errors import as_storage_error, storage_error
 from kafkapy.storage.io.files import Files, FileSlice, files_removal
@@ -98,6 +99,8 @@ from kafkapy.types import NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition, maker
 logger = logging.getLogger(__name__)
 
 DEFAULT_PRODUCER_EXPIRATION_MS: Final = 604_800_000
+DEFAULT_LARGEST_BATCH: Final = 100 * 1024 * 1024
+"""The default of ``socket.request.max.bytes``."""
 TAIL_BATCHES: Final = 128
 """Maximum number of positions of batches at the log's end that are remembered."""
 MAX_INDEX_INTERVAL_BYTES: Final = 1 << 20
@@ -154,6 +157,8 @@ class Storage:
     index_cache: IndexCache = field(default_factory=IndexCache)
     producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS
     max_producers: int = MAX_PRODUCERS
+    largest_batch: int = DEFAULT_LARGEST_BATCH
+    """Bytes of the largest batch that a client can send, even if a topic's ``max.message.bytes`` allows more."""
     producer_evicted: Callable[[], None] = ignore_eviction
     """Called for each producer id that a partition evicts because it has ``max_producers`` of them."""
     random: Random = field(default_factory=Random)
@@ -263,7 +268,8 @@ class Log:
 
         Raises the errors of ``records.validate`` and ``storage.errors``; nothing is written then. A client's batch that
         takes long to validate raises ``LargeBatchError``; the caller validates it and passes a ``CheckedBatch``. That
-        may raise ``LargeBatchError`` too, if the log has grown meanwhile.
+        may raise ``LargeBatchError`` too, if the log has grown meanwhile. ``UnrecalledBatchError`` is raised for a
+        client's batch whose sequence seems to be out of order, if its producer's last batches are not looked up yet.
         """
         if isinstance(records, ValidatedBatch):
             usual = usual_own_batch(records, self.policy)
@@ -315,7 +321,7 @@ class Log:
         size = header.size
         added = _range_of((first_offset, last_offset, max_timestamp, first_offset + max_timestamp_delta, size))
         if header.producer_id >= 0:
-            marker, duplicate = self._check_producer(batch, header, added, from_client=from_client)
+            marker, duplicate = self._check_producer(valid, added, from_client=from_client)
             if duplicate is not None:
                 return self._answer_again(duplicate, header)
         if header.magic < MAGIC:
@@ -336,10 +342,11 @@ class Log:
         return _result_of((first_offset, last_offset, max_timestamp, append_time, self.log_start_offset, False, size))
 
     def _check_producer(
-        self, batch: memoryview | bytearray, header: BatchHeader, added: AppendedRange, *, from_client: bool
+        self, valid: ValidatedBatch, added: AppendedRange, *, from_client: bool
     ) -> tuple[ControlRecord | None, ProducedBatch | None]:
         """Return the batch's marker if it is one, or the earlier batch that it repeats."""
         state = self.producer_state
+        batch, header, _, _ = valid
         if not header.attributes & CONTROL_BIT:
             check_size(self.config, header.size)
         try:
@@ -347,7 +354,7 @@ class Log:
                 marker = read_control(batch, header)
                 state.check_marker(header, marker)
                 return marker, None
-            duplicate = self._check_sequence(header, from_client=from_client)
+            duplicate = self._check_sequence(valid, from_client=from_client)
         except BrokerError:
             self._end_full_segment(added)
             raise
@@ -355,17 +362,15 @@ class Log:
             self._end_full_segment(added)
         return None, duplicate
 
-    def _check_sequence(self, header: BatchHeader, *, from_client: bool) -> ProducedBatch | None:
+    def _check_sequence(self, valid: ValidatedBatch, *, from_client: bool) -> ProducedBatch | None:
         """As ``ProducerState.check``; after a start the log may have to be searched for a batch that is sent again."""
         state = self.producer_state
         try:
-            return state.check(header, from_client=from_client)
+            return state.check(valid.header, from_client=from_client)
         except OutOfOrderSequenceError:
-            with as_storage_error(self, "read"):
-                is_recalled = self.recall_batches()
-            if not is_recalled:
+            if not state.unrecalled_below:
                 raise
-        return state.check(header, from_client=from_client)
+        raise UnrecalledBatchError(CheckedBatch(valid, self.log_end_offset))
 
     def _end_full_segment(self, added: AppendedRange) -> None:
         """Roll if ``added`` requires it, although it is not appended."""
@@ -768,17 +773,15 @@ class Log:
         self.log_end_offset = log_end_offset
         self.recovery_point = recovery_point
 
-    def rebuild_producer_state(self, end_offset: int, *, recalls: bool = True) -> None:
+    def rebuild_producer_state(self, end_offset: int) -> None:
         """Rebuild the producers as of ``end_offset`` from a snapshot and the batches after it.
 
-        With ``recalls`` the batches that a snapshot leaves out are looked up at once, see ``recall``.
+        The batches that a snapshot leaves out are not looked up yet, see ``recall``.
         """
         state = self.producer_state
         if state.map_end_offset == end_offset:
             return
         state.reload(self.log_start_offset, end_offset, self.storage.clock.now_ms())
-        if recalls:
-            self.recall_batches()
         for segment in self.segments.between(state.map_end_offset, end_offset):
             try:
                 found = segment.translate(max(state.map_end_offset, segment.base_offset))
@@ -788,12 +791,10 @@ class Log:
                 logger.warning("The producers of %s are lost from its first bad batch on: %s", segment.log.path, error)
         state.map_end_offset = end_offset
 
-    def recall_batches(self) -> bool:
-        """Complete the producers' last batches from the log, see ``recall``; return whether that was necessary.
-
-        Raises ``OSError``.
-        """
-        return recall(self.producer_state, self.segments, self.config.max_message_bytes)
+    def recall_batches(self) -> Steps[None]:
+        """Complete the producers' last batches from the log, see ``recall``. Raises ``OSError``."""
+        largest = min(self.config.max_message_bytes, self.storage.largest_batch)
+        return recall(self.producer_state, self.segments, largest)
 
     # truncate
 

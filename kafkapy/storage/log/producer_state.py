@@ -7,7 +7,7 @@ begins at the newest one.
 
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from heapq import heappop, heappush
 from struct import Struct, error
@@ -283,6 +283,7 @@ class ProducerState:
         "_files",
         "unreplicated",
         "unrecalled_below",
+        "search",
         "_ongoing",
         "_max_producers",
         "_evicted",
@@ -302,6 +303,8 @@ class ProducerState:
         self.map_end_offset = 0
         self.unrecalled_below = 0
         """The offset of a snapshot that ``recall`` has not completed yet; 0 if there is none."""
+        self.search: Iterator[None] | None = None
+        """The search of ``recall`` that has begun and not ended."""
         self.snapshot_offsets: list[int] = []
         self._bytes_since_snapshot = 0
         self.producers: OrderedDict[int, ProducerEntry] = OrderedDict()
@@ -555,10 +558,19 @@ class ProducerState:
                 self._evict(len(kept) - self._max_producers)
             return
 
+    def search_with(self, search: Iterator[None] | None) -> None:
+        """Note the search of ``recall`` that has begun, or None after one that has failed."""
+        self.search = search
+
+    def end_recall(self) -> None:
+        """Note that the batches that the snapshot leaves out have been looked up."""
+        self.search = None
+        self.unrecalled_below = 0
+
     def clear(self, offset: int) -> None:
         """Drop the state in memory; the log ends at ``offset``."""
         self.producers = OrderedDict()
         self._ongoing = OrderedDict()
         self.unreplicated = Unreplicated()
-        self.unrecalled_below = 0
+        self.end_recall()
         self.map_end_offset = offset

@@ -5,75 +5,137 @@ are in the log must be recognized as duplicates, also if a roll is between them.
 first would seem to be out of order, and the producer would fail, or begin a new epoch and write the batches twice (this
 happens with Apache Kafka 2.7). So the batches before the snapshot are looked up in the log, as far back as the bytes of
 five of the largest requests. That is done at once after an unclean stop. After a clean stop, when most responses have
-reached the producers, it is done when a sequence seems to be out of order.
+reached the producers, and after a truncation it is done when a sequence seems to be out of order.
+
+Clients may set a topic's ``max.message.bytes`` so high that only ``socket.request.max.bytes`` limits a request: then
+these are 500 MiB, maybe of very small batches. So only the header of each batch is looked at, and the search has places
+to pause. While it is paused, the log may change:
+
+- Others may append. Their batches are above the snapshot; batches whose sequence seems to be out of order wait for the
+  same search. What it has found is added to the producers as they are at its end.
+- A truncation loads the producers again, from a snapshot that it leaves in the log. That ends the search, and another
+  one begins.
+- Segments that are deleted or compacted stay readable until their files are removed; after that they are left out.
 """
 
-from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
+from struct import Struct
+from typing import Final
 
-from kafkapy.records.batch import SEQUENCE_MODULUS, BatchHeader
+from kafkapy.records.batch import CONTROL_BIT, LOG_OVERHEAD, MAGIC, SEQUENCE_MODULUS, SMALLEST_LENGTH
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.storage.errors import KafkaStorageError
-from kafkapy.storage.log.producer_state import BATCHES_TO_KEEP, ProducedBatch, ProducerEntry, ProducerState
+from kafkapy.storage.log.log_file import LogFile
+from kafkapy.storage.log.producer_state import (
+    BATCHES_TO_KEEP,
+    PRODUCERS_IN_A_STEP,
+    ProducedBatch,
+    ProducerEntry,
+    ProducerState,
+)
 from kafkapy.storage.log.segment import Segment, Segments
+from kafkapy.turns import Steps
+from kafkapy.types import maker
+
+_READ_BYTES: Final = 32 * 1024
+"""Bytes that are read in one step; the smallest batches in them take some tenths of a millisecond."""
+_HEADER: Final = Struct(">qi4xb4xhi8xqqhi")
+"""Base offset, length, magic, attributes, last offset delta, max timestamp, producer id, epoch and first sequence."""
+
+Found = dict[int, list[tuple[int, ProducedBatch]]]
+"""By producer id its last batches in the log, with their epochs."""
+
+_batch_of: Final = maker(ProducedBatch)
 
 
-def recall(state: ProducerState, segments: Segments, max_message_bytes: int) -> bool:
-    """Complete the last batches of the producers in the snapshot; return whether that was necessary.
+def recall(state: ProducerState, segments: Segments, largest_batch: int) -> Steps[None]:
+    """Complete the last batches of the producers in the snapshot, if that is not done yet.
 
-    ``max_message_bytes`` is the size of the largest batch that a producer may have sent. Raises ``OSError``; a damaged
-    batch only ends the search.
+    Callers at the same time continue one search. ``largest_batch`` is the size in bytes of the largest batch that a
+    producer may have sent. Raises ``OSError``, then another call begins again; a damaged batch only ends the search.
     """
-    producers, end_offset = state.producers, state.unrecalled_below
-    state.unrecalled_below = 0
-    if not producers or not end_offset:
-        return False
-    found: dict[int, deque[ProducedBatch]] = {}
+    while state.unrecalled_below:
+        search = state.search
+        if search is None:
+            search = _search(state, segments, BATCHES_TO_KEEP * largest_batch)
+            state.search_with(search)
+        try:
+            next(search)
+        except StopIteration:
+            state.end_recall()
+        except OSError:
+            state.search_with(None)
+            raise
+        yield
+
+
+def _search(state: ProducerState, segments: Segments, wanted: int) -> Iterator[None]:
+    """Search the last ``wanted`` bytes before the snapshot, then add to the producers what was found."""
+    found: Found = {}
     with suppress(CorruptRecordError, KafkaStorageError):
-        for header in _headers_before(segments, end_offset, BATCHES_TO_KEEP * max_message_bytes):
-            entry = producers.get(header.producer_id)
-            if entry is not None and _is_earlier(header, entry):
-                batch = ProducedBatch(
-                    header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp
-                )
-                found.setdefault(header.producer_id, deque(maxlen=BATCHES_TO_KEEP - 1)).append(batch)
-    for producer_id, batches in found.items():
-        _put_before(producers[producer_id], batches)
-    return True
+        for segment, position, end in _parts_before(segments, state.unrecalled_below, wanted):
+            with suppress(FileNotFoundError):
+                yield from _collect(segment.log, position, end, state, found)
+    batches_by_id = iter(found.items())
+    while piece := list(islice(batches_by_id, PRODUCERS_IN_A_STEP)):
+        for producer_id, batches in piece:
+            entry = state.producers.get(producer_id)
+            if entry is not None and entry.batches:
+                _put_before(entry, batches)
+        yield
 
 
-def _is_earlier(header: BatchHeader, entry: ProducerEntry) -> bool:
-    return (
-        not header.is_control
-        and header.producer_epoch == entry.producer_epoch
-        and bool(entry.batches)
-        and header.last_offset < entry.batches[0].last_offset
-    )
-
-
-def _put_before(entry: ProducerEntry, batches: deque[ProducedBatch]) -> None:
-    """Add the latest of ``batches`` whose sequences lead without a gap to the first batch of ``entry``.
-
-    Batches before a gap may be of an earlier instance of the producer, whose sequences are independent.
-    """
-    for batch in reversed(batches):
-        follows = (batch.last_sequence + 1) % SEQUENCE_MODULUS == entry.batches[0].first_sequence
-        if not follows or len(entry.batches) == BATCHES_TO_KEEP:
-            return
-        entry.batches.insert(0, batch)
-
-
-def _headers_before(segments: Segments, end_offset: int, wanted: int) -> Iterator[BatchHeader]:
-    """Yield the headers of the batches below ``end_offset``, in the last ``wanted`` bytes before it."""
+def _parts_before(segments: Segments, end_offset: int, wanted: int) -> list[tuple[Segment, int, int]]:
+    """Return where the last ``wanted`` bytes before ``end_offset`` are: segments with a first and an end position."""
     parts: list[tuple[Segment, int, int]] = []
     for segment in reversed(segments.between(0, end_offset)):
-        found = segment.translate(end_offset)
+        found = None if parts else segment.translate(end_offset)
         end = found[0] if found else segment.size
         parts.append((segment, segment.offset_index.position_before(end - wanted), end))
         wanted -= end
         if wanted <= 0:
             break
-    for segment, position, end in reversed(parts):
-        for _, header, _ in segment.batches(position, end):
-            yield header
+    return parts[::-1]
+
+
+def _collect(log: LogFile, position: int, end: int, state: ProducerState, found: Found) -> Iterator[None]:
+    """Add the batches from ``position`` to ``end`` to ``found``, without a call for each of them.
+
+    Raises ``CorruptRecordError`` at bytes that are no batch, or an incomplete one.
+    """
+    producers, unpack = state.producers, _HEADER.unpack_from
+    while position + _HEADER.size <= end:
+        chunk = log.read_at(min(_READ_BYTES, end - position), position)
+        at, last, limit = 0, len(chunk) - _HEADER.size, end - position
+        if last < 0:
+            raise CorruptRecordError(f"{log.path} ends before position {end}")
+        while at <= last:
+            offset, length, magic, attributes, delta, timestamp, producer_id, epoch, sequence = unpack(chunk, at)
+            at += length + LOG_OVERHEAD
+            if length < SMALLEST_LENGTH or at > limit:
+                raise CorruptRecordError(f"{log.path} holds a batch of {length} bytes before position {position + at}")
+            if producer_id in producers and magic == MAGIC and not attributes & CONTROL_BIT:
+                batches = found.setdefault(producer_id, [])
+                if len(batches) == BATCHES_TO_KEEP:
+                    del batches[0]
+                last_sequence = (sequence + delta) % SEQUENCE_MODULUS
+                batches.append((epoch, _batch_of((last_sequence, offset + delta, delta, timestamp))))
+        position += at
+        yield
+
+
+def _put_before(entry: ProducerEntry, found: list[tuple[int, ProducedBatch]]) -> None:
+    """Add the latest of the ``found`` batches whose sequences lead without a gap to the first batch of ``entry``.
+
+    Batches before a gap may be of an earlier instance of the producer, whose sequences are independent.
+    """
+    for epoch, batch in reversed(found):
+        first = entry.batches[0]
+        if batch.last_offset >= first.last_offset:
+            continue
+        follows = epoch == entry.producer_epoch and (batch.last_sequence + 1) % SEQUENCE_MODULUS == first.first_sequence
+        if not follows or len(entry.batches) == BATCHES_TO_KEEP:
+            return
+        entry.batches.insert(0, batch)

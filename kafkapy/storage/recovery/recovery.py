@@ -52,6 +52,7 @@ from kafkapy.storage.log.segment import LOG_SUFFIX, MAX_RELATIVE_OFFSET, Segment
 from kafkapy.storage.log.transaction_index import TransactionIndex
 from kafkapy.storage.recovery.listing import Listing, list_partition
 from kafkapy.storage.recovery.replace import CLEANED_SUFFIX
+from kafkapy.turns import finish
 from kafkapy.types import NO_EPOCH
 
 logger = logging.getLogger(__name__)
@@ -203,7 +204,9 @@ def load(log: Log, checkpointed: Checkpointed) -> None:
     if checkpointed.is_trusted and listing.says_nothing_of_producers(end_offset):
         log.producer_state.clear(end_offset)
     else:
-        log.rebuild_producer_state(end_offset, recalls=not checkpointed.clean)
+        log.rebuild_producer_state(end_offset)
+    if not checkpointed.clean:
+        finish(log.recall_batches())
     with putting_off(log):
         log.producer_state.take_snapshot()
         if not (checkpointed.clean or checkpointed.was_compacted) and _has_gap(log):

@@ -3,12 +3,15 @@
 import asyncio
 import errno
 import threading
+from collections.abc import Iterator
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kafkapy.clock import SystemClock
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.records.batch import iterate_headers
@@ -23,8 +26,11 @@ from kafkapy.records.validate import (
     validate_produced,
 )
 from kafkapy.replication.partition import RemoteReplica
+from kafkapy.server.broker import BrokerServer
 from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.log import Log
+from kafkapy.storage.log.producer_state import ProducerState
+from kafkapy.turns import turns
 from kafkapy.types import TopicPartition
 from tests.server.harness import EPOCH_MS, Client, batch, frame, produce_request, run, running_broker, until, values_of
 
@@ -504,6 +510,141 @@ def test_other_appends_during_the_conversion_of_a_message_set_come_first(
             found = [each for at, header in iterate_headers(content) for each in read_records(content, header, at)]
             assert [each.offset for each in found] == list(range(before + 2))
             assert found[-1].value == b"last"
+
+    run(scenario())
+
+
+def _sent_again(sequence: int) -> bytes:
+    """A batch of producer 5, which is not expired at a restart."""
+    records = [Record(None, b"v", SystemClock().now_ms())]
+    return bytes(encode_batch(records, producer_id=5, producer_epoch=0, base_sequence=sequence))
+
+
+async def _before_restart(broker: BrokerServer, **keys: str) -> None:
+    """Five batches of producer 5 in each partition of ``t``, others behind them, and a sixth one at the end."""
+    client = await Client.connect(broker)
+    await client.create_topic("t", partitions=2, **keys)
+    for index in range(2):
+        log = broker.services.replica_manager.partitions[TopicPartition("t", index)].log
+        for sequence in range(5):
+            await client.produce("t", _sent_again(sequence), partition=index)
+        for _ in range(2000):
+            log.append_as_leader(bytearray(batch(b"")), 0)
+        await client.produce("t", _sent_again(5), partition=index)
+
+
+async def _begin_search(client: Client, monkeypatch: pytest.MonkeyPatch) -> "asyncio.Task[Any]":
+    """Send a batch again, which begins a search of hundreds of steps, one in each iteration of the loop."""
+    has_begun = asyncio.Event()
+    search_with = ProducerState.search_with
+
+    def noting(state: ProducerState, search: Iterator[None] | None) -> None:
+        search_with(state, search)
+        has_begun.set()
+
+    monkeypatch.setattr(ProducerState, "search_with", noting)
+    ticks = count()
+    turns().now_s = lambda: float(next(ticks))
+    monkeypatch.setattr("kafkapy.storage.log.recall._READ_BYTES", 256)
+    asked = asyncio.create_task(client.produce("t", _sent_again(1)))
+    await has_begun.wait()
+    return asked
+
+
+def test_others_are_served_while_the_log_is_searched_for_a_batch_that_is_sent_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path, in_memory_metadata=False) as broker:
+            await _before_restart(broker, max__message__bytes=str(2**31 - 1))
+        async with running_broker(tmp_path, in_memory_metadata=False) as broker:
+            clients = [await Client.connect(broker) for _ in range(4)]
+            log = broker.services.replica_manager.partitions[TopicPartition("t", 0)].log
+            end_offset = log.log_end_offset
+            asked = [
+                await _begin_search(clients[0], monkeypatch),
+                asyncio.create_task(clients[1].produce("t", _sent_again(2))),
+            ]
+            assert (await clients[2].produce("t", _sent_again(6))).base_offset == end_offset
+            assert (await clients[2].produce("t", batch(b"v"))).base_offset == end_offset + 1
+            assert not any(each.done() for each in asked)
+            answers = [await each for each in asked]
+            # The batch of sequence 6 leaves four before it.
+            assert [(each.error_code, each.base_offset) for each in answers] == [(45, -1), (0, 2)]
+            for sequence in (2, 3, 4):
+                answer = await clients[3].produce("t", _sent_again(sequence))
+                assert (answer.error_code, answer.base_offset) == (0, sequence)
+            assert log.log_end_offset == end_offset + 2
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+@pytest.mark.parametrize("timestamp_type", ["CreateTime", "LogAppendTime"])
+def test_the_last_five_batches_are_known_after_a_restart(tmp_path: Path, timestamp_type: str, repeated: bool) -> None:
+    """Each is answered as the first time, and not written; the validation, which changes it, is not repeated."""
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path, in_memory_metadata=False) as broker:
+            await _before_restart(broker, message__timestamp__type=timestamp_type)
+        async with running_broker(tmp_path, in_memory_metadata=False) as broker:
+            client = await Client.connect(broker)
+            before = [await client.produce("t", batch(b"v")) for _ in range(3 * repeated)]
+            assert [each.error_code for each in before] == [0] * len(before)
+            log = broker.services.replica_manager.partitions[TopicPartition("t", 0)].log
+            end_offset = log.log_end_offset
+            for sequence, offset in [(1, 1), (2, 2), (3, 3), (4, 4), (5, 2005)]:
+                answer = await client.produce("t", _sent_again(sequence))
+                assert (answer.error_code, answer.base_offset) == (0, offset)
+            assert (await client.produce("t", _sent_again(8))).error_code == 45
+            assert log.log_end_offset == end_offset
+            assert (await client.produce("t", _sent_again(6))).base_offset == end_offset
+
+    run(scenario())
+
+
+def test_batches_that_are_sent_again_to_many_partitions_are_known_after_a_restart(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path, in_memory_metadata=False) as broker:
+            await _before_restart(broker)
+        async with running_broker(tmp_path, in_memory_metadata=False) as broker:
+            client = await Client.connect(broker)
+            data = [PartitionProduceData(0, _sent_again(1)), PartitionProduceData(1, _sent_again(0))]
+            answer = await client.ask(ProduceRequest(None, 1, 1000, [TopicProduceData("t", partition_data=data)]), 8)
+            found = [(each.error_code, each.base_offset) for each in answer.responses[0].partition_responses]
+            assert found == [(0, 1), (45, -1)]
+
+    run(scenario())
+
+
+def test_a_disk_error_of_the_search_for_earlier_batches_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> bytes:
+        raise OSError(errno.EMFILE, "too many files")
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path, in_memory_metadata=False) as broker:
+            await _before_restart(broker)
+        async with running_broker(tmp_path, in_memory_metadata=False) as broker:
+            client = await Client.connect(broker)
+            with monkeypatch.context() as patched:
+                patched.setattr(Files, "read_at", broken)
+                assert (await client.produce("t", _sent_again(1))).error_code == 56
+            answer = await client.produce("t", _sent_again(1))
+            assert (answer.error_code, answer.base_offset) == (0, 1)
+
+    run(scenario())
+
+
+def test_a_topic_is_deleted_while_its_log_is_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path, in_memory_metadata=False) as broker:
+            await _before_restart(broker)
+        async with running_broker(tmp_path, in_memory_metadata=False) as broker:
+            asked = await _begin_search(await Client.connect(broker), monkeypatch)
+            broker.services.replica_manager.partitions.clear()
+            assert (await asked).error_code == 6
 
     run(scenario())
 
