@@ -180,7 +180,11 @@ class GroupCoordinator:
             on_done(_STORE_ERRORS[ErrorCode.MESSAGE_TOO_LARGE])  # the error of such an append
             return
         record = group_record(group, assignments, self._clock.now_ms(), self.settings.group_value_version)
-        self._runtime.append(shard, [record], lambda error_code: on_done(_STORE_ERRORS.get(error_code, error_code)))
+
+        def stored(error_code: int) -> None:
+            on_done(_STORE_ERRORS.get(error_code, error_code))
+
+        self._runtime.append(shard, group, [record], stored)
 
     # Offsets
 

@@ -186,7 +186,7 @@ class OffsetRequests:
             return self.commit(call._replace(offsets=commits))
         touch_member(self._rebalancer, group, call)
         batch = pattern.template.batch(commits.values(), now_ms)
-        outcome = runtime.commit(shard, call.group_id, commits, COMMITTER, batch)
+        outcome = runtime.commit(shard, group, commits, COMMITTER, batch)
         if outcome == 0:
             return 0
         return self._answered(group, call._replace(offsets=commits), commits, COMMITTER, outcome)
@@ -226,7 +226,7 @@ class OffsetRequests:
         if producer is not COMMITTER and producer.epoch < 0 <= producer.producer_id:
             codes = dict.fromkeys(offsets, ErrorCode.INVALID_PRODUCER_EPOCH)
             return Answer.of({**codes, **dict.fromkeys(refused, ErrorCode.OFFSET_METADATA_TOO_LARGE)})
-        outcome = self._runtime.commit(shard, group.group_id, offsets, producer, prepared)
+        outcome = self._runtime.commit(shard, group, offsets, producer, prepared)
         if outcome == 0 and not refused:
             return Answer.of(dict.fromkeys(offsets, 0))
         return self._answered(group, call, offsets, producer, outcome)

@@ -69,6 +69,7 @@ class GroupRuntime(Runtime[GroupShard]):
     def append(
         self,
         shard: GroupShard,
+        group: Group,
         records: list[Record],
         on_done: Callable[[int], None],
         *,
@@ -76,11 +77,13 @@ class GroupRuntime(Runtime[GroupShard]):
     ) -> None:
         """Append, replay when enough replicas have the records, then call ``on_done`` with 0 or the log's error.
 
-        With a ``producer`` that has an id the records belong to its transaction.
+        With a ``producer`` that has an id the records belong to its transaction. If the group is deleted before they
+        are acknowledged, its tombstones follow them in the log: a new group of the same id does not get them.
         """
 
         def replay(appended: AppendResult) -> None:
-            self._replay(shard, records, appended, producer.producer_id)
+            if not group.is_dead:
+                self._replay(shard, records, appended, producer.producer_id)
 
         self.write(shard, self._encode(records, producer), replay, on_done)
 
@@ -132,7 +135,7 @@ class GroupRuntime(Runtime[GroupShard]):
     def commit(
         self,
         shard: GroupShard,
-        group_id: str,
+        group: Group,
         offsets: Mapping[TopicPartition, CommittedOffset],
         producer: Producer,
         prepared: ValidatedBatch | None = None,
@@ -147,12 +150,12 @@ class GroupRuntime(Runtime[GroupShard]):
         if batch is None:
             now_ms = self._clock.now_ms()
             if self.writes_plain_commits:
-                batch = plain_commits(group_id, offsets, now_ms, producer)
+                batch = plain_commits(group.group_id, offsets, now_ms, producer)
             if batch is None:
                 version = settings.offset_value_version
                 answer = Answer()
-                records = [offset_record(group_id, each, offsets[each], now_ms, version) for each in offsets]
-                self.append(shard, records, answer.set, producer=producer)
+                records = [offset_record(group.group_id, *each, now_ms, version) for each in offsets.items()]
+                self.append(shard, group, records, answer.set, producer=producer)
                 return answer.value if answer.is_set else answer
         try:  # as ``append_safely``, without its callback
             appended = self._log.append_internal(
@@ -161,13 +164,13 @@ class GroupRuntime(Runtime[GroupShard]):
         except BrokerError as error:
             return error.error_code
         if isinstance(appended, AppendResult):
-            shard.replay_commits(group_id, offsets, appended.first_offset, producer.producer_id)
+            shard.replay_commits(group, offsets, appended.first_offset, producer.producer_id)
             return 0
         answer = Answer()
 
         def on_appended(error_code: int, appended: AppendResult | None) -> None:
-            if appended is not None and self.is_current(shard):
-                shard.replay_commits(group_id, offsets, appended.first_offset, producer.producer_id)
+            if appended is not None and self.is_current(shard) and not group.is_dead:  # as in ``append``
+                shard.replay_commits(group, offsets, appended.first_offset, producer.producer_id)
             answer.set(error_code)
 
         when_appended(appended, on_appended)

@@ -196,15 +196,12 @@ class GroupShard(Shard):
 
     def replay_commits(
         self,
-        group_id: str,
+        group: Group,
         offsets: Mapping[TopicPartition, CommittedOffset],
         first_offset: int,
         producer_id: int = NO_PRODUCER_ID,
     ) -> None:
         """Replay the records of ``plain_commits`` without decoding them: the commits are known."""
-        group = self.groups.get(group_id)
-        if group is None:
-            return  # deleted between the append and its acknowledgement
         if producer_id == NO_PRODUCER_ID:
             for position, (topic_partition, committed) in enumerate(offsets.items(), first_offset):
                 group.offsets.replay(topic_partition, position, committed)
@@ -230,9 +227,7 @@ class GroupShard(Shard):
 
     def _replay_offset(self, key: OffsetKey, record: Record, producer_id: int) -> None:
         committed = None if record.value is None else decode_offset(record.value)
-        group = self.get_or_create(key.group_id) if self.is_loading else self.groups.get(key.group_id)
-        if group is None:
-            return  # deleted between the append and its acknowledgement
+        group = self.get_or_create(key.group_id)
         if producer_id == NO_PRODUCER_ID:
             group.offsets.replay(key.topic_partition, record.offset, committed)
         else:
@@ -257,7 +252,7 @@ class GroupShard(Shard):
                 raise InvalidRecordError("the group has several members of one id")
             else:
                 _restore(self.get_or_create(group_id), stored)
-        elif value is not None and group_id in self.groups:
+        elif value is not None:
             _settle(self.groups[group_id], decode_group(value))
 
 

@@ -400,3 +400,36 @@ def test_a_commit_that_is_under_way_is_removed_with_its_topic() -> None:
     assert world.fetch() == -1
     world.restart()
     assert world.fetch() == -1
+
+
+@pytest.mark.parametrize("metadata", ["", "m"])
+@pytest.mark.parametrize("in_transaction", [False, True])
+def test_a_new_group_does_not_get_the_late_commits_of_a_deleted_one(metadata: str, in_transaction: bool) -> None:
+    world = World()
+    world.broker.is_slow = True
+    call = CommitCall("g", "", -1, {TP: world.committed(5, metadata=metadata)})
+    if in_transaction:
+        late = world.coordinator.commit_offsets_in_transaction(call, Producer(7, 2, 0))
+    else:
+        late = world.coordinator.commit_offsets(call)
+    assert world.delete_groups(["g"]) == {"g": 0}
+    world.commit(7, tp=OTHER)
+    world.broker.acknowledge()
+    assert late.value == {TP: 0}
+    world.log.append(encode_marker(ControlType.COMMIT, Marker(7, 2, 0), world.clock.now_ms()))
+    world.coordinator.transaction_ended(0, 7, is_commit=True)
+    assert (world.fetch(), world.fetch(tp=OTHER)) == (-1, 7)
+    world.restart()
+    assert (world.fetch(), world.fetch(tp=OTHER)) == (-1, 7)
+
+
+def test_the_late_record_of_a_deleted_group_does_not_settle_a_new_one_of_the_same_generation() -> None:
+    world = World()
+    old = world.joined().member_id
+    world.broker.is_slow = True
+    world.sync(old, 1, assignments={old: b"x"})
+    finish(world.coordinator.leave("g", [LeavingMember(old)]))
+    assert world.delete_groups(["g"]) == {"g": 0}
+    assert world.joined().generation_id == 1
+    world.broker.acknowledge()
+    assert world.group().state is states.COMPLETING
