@@ -14,6 +14,7 @@ from kafkapy.coordinator.runtime import Background
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.records.batch import assign, iterate_headers
+from kafkapy.records.errors import RecordBatchTooLargeError, RecordTooLargeError
 from kafkapy.records.record import Record, read_records
 from kafkapy.records.validate import ValidatedBatch
 from kafkapy.storage.log.log import AppendResult
@@ -68,10 +69,14 @@ class MemoryLog:
         self.log_end_offset = 0
         self.one_batch_per_read = False
         self.largest_read = 0
-        self.config = SimpleNamespace(message_format=2)
+        self.config = SimpleNamespace(message_format=2, max_message_bytes=1_048_588, segment_bytes=104_857_600)
 
     def append(self, batch: bytes, leader_epoch: int = 0) -> int:
         data = bytearray(batch)
+        if len(data) > self.config.max_message_bytes:
+            raise RecordTooLargeError(f"{len(data)} bytes")
+        if len(data) > self.config.segment_bytes:
+            raise RecordBatchTooLargeError(f"{len(data)} bytes")
         first = self.log_end_offset
         assign(data, 0, first, leader_epoch)
         self.batches.append(bytes(data))

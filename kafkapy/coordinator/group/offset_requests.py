@@ -189,7 +189,7 @@ class OffsetRequests:
         outcome = runtime.commit(shard, group, commits, COMMITTER, batch)
         if outcome == 0:
             return 0
-        return self._answered(group, call._replace(offsets=commits), commits, COMMITTER, outcome)
+        return self._answered(shard, group, call._replace(offsets=commits), commits, COMMITTER, outcome)
 
     def commit_in_transaction(
         self, call: CommitCall, producer: Producer, prepared: ValidatedBatch | None = None
@@ -229,10 +229,11 @@ class OffsetRequests:
         outcome = self._runtime.commit(shard, group, offsets, producer, prepared)
         if outcome == 0 and not refused:
             return Answer.of(dict.fromkeys(offsets, 0))
-        return self._answered(group, call, offsets, producer, outcome)
+        return self._answered(shard, group, call, offsets, producer, outcome)
 
-    @staticmethod
     def _answered(
+        self,
+        shard: GroupShard,
         group: Group,
         call: CommitCall,
         offsets: Mapping[TopicPartition, CommittedOffset],
@@ -246,7 +247,8 @@ class OffsetRequests:
         answer: Answer[dict[TopicPartition, int]] = Answer()
         appending = list(offsets)
         kept = group.offsets
-        (kept.append_started if producer is COMMITTER else kept.append_in_transaction_started)(appending)
+        start = kept.append_started if producer is COMMITTER else kept.append_in_transaction_started
+        start(appending, self._runtime.end_offset(shard))
 
         def appended(error_code: int) -> None:
             (kept.append_ended if producer is COMMITTER else kept.append_in_transaction_ended)(appending)

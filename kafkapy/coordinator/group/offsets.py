@@ -1,11 +1,11 @@
 """The committed offsets of a group, and commits that are not yet in the log or belong to open transactions."""
 
-from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 from typing import Final, NamedTuple
 
 from kafkapy.protocol.errors import ErrorCode
+from kafkapy.turns import PIECE, Steps
 from kafkapy.types import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, TopicPartition, maker
 
 NO_EXPIRY: Final = -1
@@ -34,23 +34,41 @@ class FetchedOffset(NamedTuple):
     error_code: int = 0
 
 
+class OpenTransaction:
+    """A producer's commits in a transaction that has not ended, each with its position in the log.
+
+    They become visible with the commit marker, and an abort drops them. One that a tombstone has dropped remains here:
+    ``Offsets._transactions`` no longer names the transaction for its partition.
+    """
+
+    __slots__ = ("commits",)
+
+    def __init__(self) -> None:
+        self.commits: dict[TopicPartition, tuple[int, CommittedOffset]] = {}
+
+
 class Offsets:
     """The offsets of one group: replayed ones, and by partition the number of commits that the log does not have yet.
 
-    ``_in_transactions`` holds, by producer id, the commits of transactions that have not ended: they become visible
-    with the commit marker, and an abort drops them. ``_producers`` holds the producer ids of these by partition: very
-    many transactions may be open. ``_unsettled`` counts those commits that the log does not have yet.
+    ``_in_transactions`` holds, by producer id, the transactions that have not ended; ``_transactions`` holds, by
+    partition, those that will commit its offset: very many transactions may be open. ``_unsettled`` counts those of
+    their commits that the log does not have yet. ``_under_way`` holds the partitions with a commit, in a transaction or
+    not, that is being appended and that no tombstone follows; with the log's end after the last such append.
     """
 
-    __slots__ = ("_committed", "_position", "_appending", "_in_transactions", "_producers", "_unsettled")
+    __slots__ = (
+        "_committed", "_position", "_appending", "_in_transactions", "_transactions", "_unsettled", "_under_way",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self._committed: dict[TopicPartition, CommittedOffset] = {}
         self._position: dict[TopicPartition, int] = {}
         self._appending: dict[TopicPartition, int] = {}
-        self._in_transactions: dict[int, dict[TopicPartition, tuple[int, CommittedOffset]]] = {}
-        self._producers: dict[TopicPartition, set[int]] = {}
-        self._unsettled: Counter[TopicPartition] = Counter()
+        self._in_transactions: dict[int, OpenTransaction] = {}
+        self._transactions: dict[TopicPartition, dict[OpenTransaction, int]] = {}
+        """With the positions of the commits, in ascending order."""
+        self._unsettled: dict[TopicPartition, int] = {}
+        self._under_way: dict[TopicPartition, int] = {}
 
     @property
     def committed(self) -> dict[TopicPartition, CommittedOffset]:
@@ -58,82 +76,96 @@ class Offsets:
         return self._committed
 
     def partitions(self) -> Iterator[TopicPartition]:
-        """The partitions with an offset that is visible, or may be when a transaction ends, some of them twice."""
-        return chain(self._committed, self._producers)
+        """The partitions with an offset, also one that may become visible later; some of them several times.
 
-    def all_partitions(self) -> Iterator[TopicPartition]:
-        """Also those with a commit that is being appended: a tombstone drops it too (``replay``)."""
-        return chain(self._committed, self._producers, self._appending, self._unsettled)
+        A tombstone of such a partition removes it from these (``replay``).
+        """
+        return chain(self._committed, self._transactions, self._under_way)
 
     def has(self, topic_partition: TopicPartition) -> bool:
-        """Whether the partition has an offset, or is getting one."""
+        """Whether the partition is one of ``partitions``."""
         return (
             topic_partition in self._committed
-            or self.is_unstable(topic_partition)
-            or self.is_appending(topic_partition)
+            or topic_partition in self._transactions
+            or topic_partition in self._under_way
         )
+
+    def _is_idle(self) -> bool:
+        """Whether nothing is being committed."""
+        return not (self._appending or self._in_transactions or self._transactions or self._unsettled)
 
     def is_empty(self) -> bool:
         """Whether nothing is committed or being committed."""
-        return not (self._committed or self._appending or self._in_transactions or self._unsettled)
+        return not self._committed and self._is_idle()
 
     def has_only(self, partitions: list[TopicPartition]) -> bool:
         """Whether the group has, and is committing, no other offsets than those of ``partitions``."""
-        is_idle = not (self._appending or self._in_transactions or self._unsettled)
-        return is_idle and self._committed.keys() <= set(partitions)
+        return self._is_idle() and self._committed.keys() <= set(partitions)
+
+    def is_committed_since(self, topic_partition: TopicPartition, end_offset: int) -> bool:
+        """Whether the partition has a commit, visible or not, at or behind an offset that was the log's end."""
+        transactions = self._transactions.get(topic_partition)
+        newest = next(reversed(transactions.values())) if transactions else -1
+        newest = max(newest, self._position.get(topic_partition, -1))
+        return newest >= end_offset or self._under_way.get(topic_partition, -1) > end_offset
 
     def is_appending(self, topic_partition: TopicPartition) -> bool:
         """Whether a commit of the partition is being appended."""
         return topic_partition in self._appending
 
-    def append_started(self, partitions: list[TopicPartition]) -> None:
-        """Count a commit of these partitions that is being appended."""
-        for topic_partition in partitions:
-            self._appending[topic_partition] = self._appending.get(topic_partition, 0) + 1
+    def append_started(self, partitions: list[TopicPartition], end_offset: int) -> None:
+        """Count a commit of these partitions that is being appended; ``end_offset`` is the log's end behind it."""
+        self._count(self._appending, partitions, end_offset)
 
     def append_ended(self, partitions: list[TopicPartition]) -> None:
         """The log has the commit, or refused it."""
-        for topic_partition in partitions:
-            remaining = self._appending[topic_partition] - 1
-            if remaining:
-                self._appending[topic_partition] = remaining
-            else:
-                del self._appending[topic_partition]
-                self._forget_position(topic_partition)
+        self._discount(self._appending, partitions)
 
-    def _forget_position(self, topic_partition: TopicPartition) -> None:
-        """Forget the position of a tombstone when no earlier commit can be acknowledged any more."""
-        is_appending = topic_partition in self._appending or topic_partition in self._unsettled
-        if topic_partition not in self._committed and not is_appending:
-            self._position.pop(topic_partition, None)
-
-    def append_in_transaction_started(self, partitions: list[TopicPartition]) -> None:
-        """Count a transaction's commit of these partitions that is being appended."""
-        self._unsettled.update(partitions)
+    def append_in_transaction_started(self, partitions: list[TopicPartition], end_offset: int) -> None:
+        """As ``append_started``, for a transaction's commit."""
+        self._count(self._unsettled, partitions, end_offset)
 
     def append_in_transaction_ended(self, partitions: list[TopicPartition]) -> None:
         """The log has the commit, or refused it."""
-        self._unsettled -= Counter(partitions)
+        self._discount(self._unsettled, partitions)
+
+    def _count(self, counts: dict[TopicPartition, int], partitions: list[TopicPartition], end_offset: int) -> None:
         for topic_partition in partitions:
-            self._forget_position(topic_partition)
+            self._under_way[topic_partition] = end_offset
+            counts[topic_partition] = counts.get(topic_partition, 0) + 1
+
+    def _discount(self, counts: dict[TopicPartition, int], partitions: list[TopicPartition]) -> None:
+        for topic_partition in partitions:
+            remaining = counts[topic_partition] - 1
+            if remaining:
+                counts[topic_partition] = remaining
+            else:
+                del counts[topic_partition]
+                self._settle(topic_partition)
+
+    def _settle(self, topic_partition: TopicPartition) -> None:
+        """If the log has, or has refused, every commit: forget the last, and the position of a tombstone behind it."""
+        if topic_partition not in self._appending and topic_partition not in self._unsettled:
+            self._under_way.pop(topic_partition, None)
+            if topic_partition not in self._committed:
+                self._position.pop(topic_partition, None)
 
     def replay(self, topic_partition: TopicPartition, position: int, committed: CommittedOffset | None) -> None:
         """Replay the record at ``position`` of the log, None if it is a tombstone; an older record changes nothing.
 
         A tombstone also drops the commits of open transactions before it: the offset was deleted, or the topic, and the
-        next topic of the same name must not begin at it.
+        next topic of the same name must not begin at it. Very many transactions may have one.
         """
         if self._position.get(topic_partition, -1) > position:
             return
         if committed is None:
             self._committed.pop(topic_partition, None)
             self._position.pop(topic_partition, None)
+            self._transactions.pop(topic_partition, None)
+            self._under_way.pop(topic_partition, None)
             if topic_partition in self._appending or topic_partition in self._unsettled:
                 # a commit that the log had before this tombstone may be acknowledged after it
                 self._position[topic_partition] = position
-            for producer_id in tuple(self._producers.get(topic_partition, ())):
-                if self._in_transactions[producer_id][topic_partition][0] < position:
-                    self._forget_in_transaction(producer_id, topic_partition)
         else:
             self._committed[topic_partition] = committed
             self._position[topic_partition] = position
@@ -142,33 +174,41 @@ class Offsets:
         self, producer_id: int, topic_partition: TopicPartition, position: int, committed: CommittedOffset | None
     ) -> None:
         """Replay a record of a transaction: it is kept until the marker."""
-        pending = self._in_transactions.setdefault(producer_id, {})
+        transaction = self._in_transactions.get(producer_id)
+        if transaction is None:
+            transaction = self._in_transactions[producer_id] = OpenTransaction()
         if committed is None:
-            self._forget_in_transaction(producer_id, topic_partition)
+            self._forget_in_transaction(transaction, topic_partition)
         elif topic_partition in self._committed or self._position.get(topic_partition, -1) < position:
             # else a tombstone behind it, replayed before this commit was acknowledged, has dropped it
-            pending[topic_partition] = (position, committed)
-            self._producers.setdefault(topic_partition, set()).add(producer_id)
+            transaction.commits[topic_partition] = (position, committed)
+            transactions = self._transactions.setdefault(topic_partition, {})
+            transactions.pop(transaction, None)  # a position is added behind the others
+            transactions[transaction] = position
 
-    def _forget_in_transaction(self, producer_id: int, topic_partition: TopicPartition) -> None:
-        if self._in_transactions[producer_id].pop(topic_partition, None) is not None:
-            producers = self._producers[topic_partition]
-            producers.discard(producer_id)
-            if not producers:
-                del self._producers[topic_partition]
+    def _forget_in_transaction(self, transaction: OpenTransaction, topic_partition: TopicPartition) -> bool:
+        """Forget the transaction's commit of the partition; False if there is none that a tombstone has not dropped."""
+        transactions = self._transactions.get(topic_partition, {})
+        if transactions.pop(transaction, None) is None:
+            return False
+        if not transactions:
+            del self._transactions[topic_partition]
+        return True
 
-    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
-        """Replay the marker of the producer's transaction."""
-        pending = self._in_transactions.get(producer_id, {})
-        for topic_partition, (position, committed) in tuple(pending.items()):
-            self._forget_in_transaction(producer_id, topic_partition)
-            if is_commit:
-                self.replay(topic_partition, position, committed)
-        self._in_transactions.pop(producer_id, None)
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> Steps[None]:
+        """Replay the marker of the producer's transaction, in steps; its next one may begin before the last of them."""
+        transaction = self._in_transactions.pop(producer_id, OpenTransaction())
+        commits = transaction.commits
+        while commits:
+            for _ in range(min(len(commits), PIECE)):
+                topic_partition, commit = commits.popitem()
+                if self._forget_in_transaction(transaction, topic_partition) and is_commit:
+                    self.replay(topic_partition, *commit)
+            yield
 
     def is_unstable(self, topic_partition: TopicPartition) -> bool:
         """Whether an open transaction commits an offset of the partition (KIP-447)."""
-        return topic_partition in self._producers or topic_partition in self._unsettled
+        return topic_partition in self._transactions or topic_partition in self._unsettled
 
     def fetch(self, topic_partition: TopicPartition, *, require_stable: bool = False) -> FetchedOffset:
         """The result of OffsetFetch for the partition; one that is being committed is unstable too."""

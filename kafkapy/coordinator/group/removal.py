@@ -17,9 +17,14 @@ from kafkapy.coordinator.group.rebalance import Rebalancer
 from kafkapy.coordinator.group.records import group_tombstone, offset_record
 from kafkapy.coordinator.group.runtime import GroupRuntime
 from kafkapy.coordinator.group.shard import GroupShard
+from kafkapy.metadata.topic_rules import MAX_NAME_LENGTH
 from kafkapy.protocol.errors import ErrorCode
+from kafkapy.text import text_size
 from kafkapy.turns import Steps, pieces
 from kafkapy.types import NO_TIMESTAMP, TopicPartition, as_long
+
+Choose = Callable[[GroupShard, Group, Sequence[TopicPartition]], list[TopicPartition]]
+"""Returns the partitions of a group whose offsets are removed, out of some of them."""
 
 
 def expired_offsets(
@@ -58,7 +63,11 @@ def _is_expired(committed: CommittedOffset, now_ms: int, retention_ms: int, empt
 
 
 OFFSETS_IN_A_BATCH: Final = 128
-"""Tombstones in one batch."""
+"""Tombstones in one batch, which is one step."""
+BATCH_BYTES: Final = 65_536
+"""The bound on such a batch, where group ids are long."""
+TOMBSTONE_BYTES: Final = MAX_NAME_LENGTH + 96
+"""The most bytes of a tombstone beside the group id, in each record format, with its share of the batch's header."""
 
 
 class OffsetRemover:
@@ -79,10 +88,10 @@ class OffsetRemover:
             group = shard.groups.get(group_id)
             if group is None or not self._runtime.is_current(shard):
                 return ErrorCode.GROUP_ID_NOT_FOUND if self._runtime.is_current(shard) else ErrorCode.NOT_COORDINATOR
-            some = list(islice(group.offsets.partitions(), OFFSETS_IN_A_BATCH + 1))
-            is_last = len(some) <= OFFSETS_IN_A_BATCH
-            removed = list(group.offsets.all_partitions()) if is_last else some[:OFFSETS_IN_A_BATCH]
-            error_code = states.DELETE[group.state] or self._remove(shard, group, removed, is_deleted=is_last)
+            count = self._offsets_in_a_batch(shard, group_id)
+            some = list(islice(group.offsets.partitions(), count + 1))
+            is_last = len(some) <= count
+            error_code = states.DELETE[group.state] or self._remove(shard, group, some[:count], is_deleted=is_last)
             if error_code or is_last:
                 return error_code
             yield
@@ -101,7 +110,7 @@ class OffsetRemover:
         if group.state is not states.EMPTY and not group.is_consumer_group:
             return ErrorCode.NON_EMPTY_GROUP, {}
         errors: dict[TopicPartition, int] = {}
-        for piece in pieces(partitions, OFFSETS_IN_A_BATCH):
+        for piece in pieces(partitions, self._offsets_in_a_batch(shard, group_id)):
             if errors:
                 yield
             if group.is_dead or not self._runtime.is_current(shard):
@@ -117,22 +126,37 @@ class OffsetRemover:
     def expire(self, retention_ms: int) -> Steps[None]:
         """Remove expired offsets, and groups without members and offsets."""
         now_ms = self._clock.now_ms()
-        return self._remove_all(lambda group, partitions: expired_offsets(group, partitions, now_ms, retention_ms))
+        return self._remove_all(lambda _, group, some: expired_offsets(group, some, now_ms, retention_ms))
 
     def topics_deleted(self, deleted: set[TopicPartition]) -> Steps[None]:
-        """Remove the offsets of deleted partitions and, as in Kafka, groups that have no members and offsets then."""
-        return self._remove_all(lambda _, partitions: [each for each in partitions if each in deleted])
+        """Remove the offsets of deleted partitions and, as in Kafka, groups that have no members and offsets then.
 
-    def _remove_all(self, choose: Callable[[Group, Sequence[TopicPartition]], list[TopicPartition]]) -> Steps[None]:
+        Commits from now on are of new topics of these names, and stay.
+        """
+        end_offsets = {shard: self._runtime.end_offset(shard) for shard in self._runtime.shards.values()}
+
+        def choose(shard: GroupShard, group: Group, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+            end_offset = end_offsets.get(shard, 0)
+            is_new = group.offsets.is_committed_since
+            return [each for each in partitions if each in deleted and not is_new(each, end_offset)]
+
+        return self._remove_all(choose)
+
+    def _remove_all(self, choose: Choose) -> Steps[None]:
         """Remove the offsets that ``choose`` returns for each piece of each group's partitions."""
         for groups in self._runtime.groups():
             for shard, group in groups:
-                known = list(dict.fromkeys(group.offsets.all_partitions()))
-                for piece in pieces(known, OFFSETS_IN_A_BATCH) if known else ((),):
+                known = list(group.offsets.partitions())
+                for piece in pieces(known, self._offsets_in_a_batch(shard, group.group_id)) if known else ((),):
                     if group.is_dead or not self._runtime.is_current(shard):
                         break
-                    self._remove(shard, group, choose(group, piece))
+                    self._remove(shard, group, choose(shard, group, piece))
                     yield
+
+    def _offsets_in_a_batch(self, shard: GroupShard, group_id: str) -> int:
+        """The number of tombstones that one batch holds, with that of the group beside them."""
+        size = min(BATCH_BYTES, self._runtime.largest_batch(shard))
+        return min(max(size // (text_size(group_id) + TOMBSTONE_BYTES) - 1, 1), OFFSETS_IN_A_BATCH)
 
     def _remove(
         self, shard: GroupShard, group: Group, partitions: list[TopicPartition], *, is_deleted: bool = False

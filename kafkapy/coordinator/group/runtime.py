@@ -1,6 +1,7 @@
 """The partitions of ``__consumer_offsets`` that this broker leads: the shared runtime with the writes of groups."""
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from kafkapy.clock import Clock
 from kafkapy.coordinator.answer import Answer
@@ -86,6 +87,22 @@ class GroupRuntime(Runtime[GroupShard]):
                 self._replay(shard, records, appended, producer.producer_id)
 
         self.write(shard, self._encode(records, producer), replay, on_done)
+
+    def largest_batch(self, shard: GroupShard) -> int:
+        """The size of the largest batch that the shard's log takes; 0 if this broker does not have the log now."""
+        log = self._log_of(shard)
+        return 0 if log is None else min(log.config.max_message_bytes, log.config.segment_bytes)
+
+    def end_offset(self, shard: GroupShard) -> int:
+        """The end of the shard's log, acknowledged or not; 0 if this broker does not have the log now."""
+        log = self._log_of(shard)
+        return 0 if log is None else log.log_end_offset
+
+    def _log_of(self, shard: GroupShard) -> Any:
+        try:
+            return self._log.partition(shard.topic_partition).log
+        except BrokerError:
+            return None
 
     def append_locally(self, shard: GroupShard, records: list[Record]) -> int:
         """Append and replay without waiting for other replicas; returns 0 or the log's error.
@@ -185,10 +202,13 @@ class GroupRuntime(Runtime[GroupShard]):
         return (yield from commits_in_steps(group_id, offsets, self._clock.now_ms(), producer))
 
     def end_transaction(self, partition: int, producer_id: int, *, is_commit: bool) -> None:
-        """End a producer's transaction after its marker was written: its offsets become visible, or are dropped."""
+        """End a producer's transaction after its marker was written: its offsets become visible, or are dropped.
+
+        As in Kafka this is work in the background: a transaction may have offsets of very many partitions.
+        """
         shard = self.shards.get(partition)
         if shard is not None and shard.is_read:  # else the marker is read with the rest of the log
-            shard.end_transaction(producer_id, is_commit=is_commit)
+            self._background.run(shard.end_transaction(producer_id, is_commit=is_commit))
 
     # Load and unload
 

@@ -160,7 +160,7 @@ class GroupShard(Shard):
                 progress.skip(header.base_offset, error)
                 return
             if control.type in (ControlType.COMMIT, ControlType.ABORT):
-                self.end_transaction(header.producer_id, is_commit=control.type == ControlType.COMMIT)
+                yield from self.end_transaction(header.producer_id, is_commit=control.type == ControlType.COMMIT)
             return
         producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
         replay = partial(self.replay_record, producer_id=producer_id)
@@ -209,12 +209,12 @@ class GroupShard(Shard):
         for position, (topic_partition, committed) in enumerate(offsets.items(), first_offset):
             self._replay_in_transaction(group, topic_partition, (position, committed), producer_id)
 
-    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
-        """Replay a marker: the offsets of the producer's transaction become visible, or are dropped."""
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> Steps[None]:
+        """Replay a marker, in steps: the offsets of the producer's transaction become visible, or are dropped."""
         for group_id in self.open_transactions.pop(producer_id, ()):
             group = self.groups.get(group_id)
             if group is not None:  # else it was deleted, with the offsets that the transaction would have committed
-                group.offsets.end_transaction(producer_id, is_commit=is_commit)
+                yield from group.offsets.end_transaction(producer_id, is_commit=is_commit)
 
     def _decode_key(self, data: bytes) -> OffsetKey | GroupKey | None:
         if not self.is_loading:

@@ -1,3 +1,4 @@
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -6,11 +7,13 @@ from kafkapy.coordinator.group import states
 from kafkapy.coordinator.group.calls import CommitCall, LeavingMember, Producer
 from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.offsets import CommittedOffset
-from kafkapy.coordinator.group.removal import OFFSETS_IN_A_BATCH, expired_offsets
+from kafkapy.coordinator.group.records import offset_key
+from kafkapy.coordinator.group.removal import BATCH_BYTES, OFFSETS_IN_A_BATCH, expired_offsets
+from kafkapy.metadata.errors import NotLeaderOrFollowerError
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.records.control import ControlType, Marker, encode_marker
 from kafkapy.storage.errors import KafkaStorageError
-from kafkapy.turns import finish
+from kafkapy.turns import finish, pieces
 from kafkapy.types import TopicPartition
 from tests.coordinator.world import RANGE, TP, World, states_world, subscription
 
@@ -326,7 +329,7 @@ def test_the_retention_time_of_a_commit_takes_precedence() -> None:
 def test_an_offset_with_a_pending_commit_stays() -> None:
     group = Group("g", lambda: 0)
     group.offsets.replay(TP, 0, CommittedOffset(1, commit_timestamp_ms=5_000))
-    group.offsets.append_started([TP])
+    group.offsets.append_started([TP], 200)
     assert expired(group, 10**15) == []
 
 
@@ -402,6 +405,90 @@ def test_a_commit_that_is_under_way_is_removed_with_its_topic() -> None:
     assert world.fetch() == -1
 
 
+def commit_many(world: World, partitions: list[TopicPartition], *, group_id: str = "g", in_transaction: bool) -> None:
+    """Commit 100 partitions in one batch, as often as necessary."""
+    for piece in pieces(partitions, 100):
+        call = CommitCall(group_id, "", -1, {each: world.committed(5) for each in piece})
+        if in_transaction:
+            world.coordinator.commit_offsets_in_transaction(call, Producer(7, 2, 0))
+        else:
+            world.coordinator.commit_offsets(call)
+
+
+@pytest.mark.parametrize("in_transaction", [False, True])
+def test_a_group_with_very_many_commits_under_way_is_deleted_in_steps(in_transaction: bool) -> None:
+    world = World()
+    world.log.config.max_message_bytes = 10_000
+    world.broker.is_slow = True
+    partitions = [TopicPartition("t", number) for number in range(3_000)]
+    commit_many(world, partitions, in_transaction=in_transaction)
+    steps = world.coordinator.delete_group("g")
+    next(steps)
+    assert len([record for record in world.log.records() if record.value is None]) <= OFFSETS_IN_A_BATCH
+    commit_many(world, partitions[:1] + partitions[-1:], in_transaction=in_transaction)
+    assert finish(steps) == 0
+    assert not world.has_group()
+    tombstones = Counter(record.key for record in world.log.records() if record.value is None)
+    assert tombstones == {offset_key("g", each): 2 if each == partitions[0] else 1 for each in partitions}
+    world.broker.acknowledge()
+    world.log.append(encode_marker(ControlType.COMMIT, Marker(7, 2, 0), world.clock.now_ms()))
+    world.restart()
+    assert not world.has_group()
+
+
+@pytest.mark.parametrize("limit", ["max_message_bytes", "segment_bytes", ""])
+@pytest.mark.parametrize("way", ["group", "offsets", "retention", "topic"])
+def test_no_batch_of_tombstones_is_too_large_for_the_log(limit: str, way: str) -> None:
+    """A group id may have 32 kB, and the limit may be lower than when the offsets were committed."""
+    world = World()
+    group_id = "g" if limit else "g" * 32_000
+    partitions = [TopicPartition("t", number) for number in range(100)]
+    for each in partitions:
+        world.commit(5, group_id=group_id, tp=each)
+    written = len(world.log.batches)
+    if limit:
+        setattr(world.log.config, limit, 1_000)
+    if way == "group":
+        assert world.delete_groups([group_id]) == {group_id: 0}
+    elif way == "offsets":
+        assert finish(world.coordinator.delete_offsets(group_id, partitions)) == (0, dict.fromkeys(partitions, 0))
+    elif way == "retention":
+        world.clock.advance(8 * 86_400_000)
+    else:
+        for listener in world.broker.metadata_listeners:
+            listener(world.broker.image, partitions)
+    assert not world.has_group(group_id)
+    assert max(map(len, world.log.batches[written:])) <= (1_000 if limit else BATCH_BYTES)
+    world.restart()
+    assert not world.has_group(group_id)
+
+
+def test_a_log_that_moves_away_before_the_coordinator_learns_of_it_refuses_the_tombstones() -> None:
+    world = World()
+    world.commit(5)
+    world.broker.absent[PARTITION] = world.broker.error = NotLeaderOrFollowerError("moved")
+    assert world.delete_groups(["g"]) == {"g": 16}
+    assert finish(world.coordinator.delete_offsets("g", [TP])) == (0, {TP: 16})
+    for listener in world.broker.metadata_listeners:
+        listener(world.broker.image, [TP])
+    assert world.fetch() == 5
+
+
+@pytest.mark.parametrize("failing", [0, 1, 2])
+def test_an_append_that_fails_in_the_middle_leaves_the_remaining_offsets(failing: int) -> None:
+    world, partitions = large_group()
+    steps = world.coordinator.delete_group("g")
+    for _ in range(failing):
+        next(steps)
+    world.broker.error = KafkaStorageError("disk")
+    assert finish(steps) == 16
+    world.broker.error = None
+    remaining = set(partitions[failing * OFFSETS_IN_A_BATCH :])
+    assert world.group().offsets.committed.keys() == remaining
+    world.restart()
+    assert world.group().offsets.committed.keys() == remaining
+
+
 @pytest.mark.parametrize("metadata", ["", "m"])
 @pytest.mark.parametrize("in_transaction", [False, True])
 def test_a_new_group_does_not_get_the_late_commits_of_a_deleted_one(metadata: str, in_transaction: bool) -> None:
@@ -433,3 +520,48 @@ def test_the_late_record_of_a_deleted_group_does_not_settle_a_new_one_of_the_sam
     assert world.joined().generation_id == 1
     world.broker.acknowledge()
     assert world.group().state is states.COMPLETING
+
+
+@pytest.mark.parametrize("in_transaction", [False, True])
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_commits_for_the_next_topic_of_a_name_stay(in_transaction: bool, is_slow: bool) -> None:
+    """The offsets of a deleted topic are removed in steps, between which the topic may be created again."""
+    world, partitions = large_group()
+    first, *_, deleted, last = partitions
+    steps = world.coordinator._remover.topics_deleted({first, deleted, last})
+    next(steps)
+    world.broker.is_slow = is_slow
+    commit_many(world, [first, last], in_transaction=in_transaction)
+    finish(steps)
+    world.broker.acknowledge()
+    world.log.append(encode_marker(ControlType.COMMIT, Marker(7, 2, 0), world.clock.now_ms()))
+    world.coordinator.transaction_ended(0, 7, is_commit=True)
+    for _ in range(2):
+        assert [world.fetch(tp=each) for each in (first, deleted, last)] == [5, -1, 5]
+        world.restart()
+
+
+def test_a_partition_that_is_loaded_after_a_topic_was_deleted_keeps_its_offsets() -> None:
+    """Its log may have commits for the next topic of the name."""
+    world = World()
+    world.commit(5)
+    steps = world.coordinator._remover.topics_deleted({TP})
+    world.resign(PARTITION, 1)
+    world.lead(PARTITION, 2)
+    finish(steps)
+    assert world.fetch() == 5
+
+
+def test_a_transaction_that_ends_is_work_in_the_background() -> None:
+    world = World()
+    world.run_later()
+    world.restart()
+    finish(world.later.pop())
+    partitions = [TopicPartition("t", number) for number in range(1_000)]
+    commit_many(world, partitions, in_transaction=True)
+    world.coordinator.transaction_ended(0, 7, is_commit=True)
+    (steps,) = world.later
+    next(steps)
+    assert 0 < len(world.group().offsets.committed) < len(partitions)
+    finish(steps)
+    assert len(world.group().offsets.committed) == len(partitions)
