@@ -35,6 +35,7 @@ def handle(context: "RequestContext", request: OffsetDeleteRequest) -> Steps[Off
                 if context.services.metadata.image.partition(*partition) is not None:
                     known[partition] = None
             yield
+        yield  # a request may name very many topics without partitions
     coordinator = context.services.group_coordinator
     error_code, deleted = yield from coordinator.delete_offsets(request.group_id, list(known))
     if error_code:

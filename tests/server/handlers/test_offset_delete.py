@@ -37,3 +37,12 @@ def test_offsets_of_topics_that_members_read_stay() -> None:
 def test_an_unknown_group() -> None:
     response = Asker().ask(offset_delete, request(t=0), 0)
     assert (response.error_code, answers(response)) == (69, [])
+
+
+def test_very_many_topics_without_partitions_are_read_in_steps() -> None:
+    asker = Asker()
+    asker.world.commit(5)
+    topics = [OffsetDeleteRequestTopic(f"t{number}", []) for number in range(1_000)]
+    steps = offset_delete.handle(asker.context(0), OffsetDeleteRequest("g", topics))
+    assert len(list(steps)) >= len(topics)
+    assert asker.world.fetch() == 5
