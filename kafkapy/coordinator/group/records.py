@@ -11,7 +11,7 @@ With an older ``inter.broker.protocol.version`` the values have the layout of th
 older form of 1 and read like it; keys of later Kafka releases are skipped. Layouts: ``protocol/messages/stored``.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
@@ -37,6 +37,8 @@ GROUP_VALUE_VERSION = 3
 
 _KNOWN_KEYS = 4096
 """A group commits the same partitions again and again, and each commit writes a key and reads it back."""
+_LONGEST_KNOWN = 1024
+"""The longest group id or key that is kept: one may have 32 kB, and the caches would take 660 MB."""
 _VERSION = Struct(">h")
 _OFFSET_3 = Struct(">hqih")
 """Version, offset, leader epoch and the length of the metadata, which the timestamp follows."""
@@ -69,9 +71,13 @@ def _versioned(data: bytes) -> tuple[int, Reader]:
     return reader.read_int16(), reader
 
 
-@lru_cache(maxsize=_KNOWN_KEYS)
 def decode_key(key: bytes) -> OffsetKey | GroupKey | None:
     """A record's key; None if only a later release knows its kind. Raises ``ProtocolError`` if it is cut off."""
+    return _known_key(key) if len(key) <= _LONGEST_KNOWN else _known_key.__wrapped__(key)
+
+
+@lru_cache(maxsize=_KNOWN_KEYS)
+def _known_key(key: bytes) -> OffsetKey | GroupKey | None:
     version, reader = _versioned(key)
     if version in OFFSET_KEY_VERSIONS:
         offset_key = OffsetCommitKey.read(reader, version)
@@ -133,9 +139,14 @@ def offset_record(
     return Record(key, _encode(value, version), timestamp_ms)
 
 
-@lru_cache(maxsize=_KNOWN_KEYS)
 def offset_key(group_id: str, topic_partition: TopicPartition) -> bytes:
     """The key of a record about the group's offset of the partition."""
+    encode = _known_offset_key if len(group_id) <= _LONGEST_KNOWN else _known_offset_key.__wrapped__
+    return encode(group_id, topic_partition)
+
+
+@lru_cache(maxsize=_KNOWN_KEYS)
+def _known_offset_key(group_id: str, topic_partition: TopicPartition) -> bytes:
     return _encode(OffsetCommitKey(group_id, topic_partition.topic, topic_partition.partition), OFFSET_KEY_VERSIONS[-1])
 
 
@@ -185,10 +196,11 @@ def plain_commits(
 ) -> ValidatedBatch | None:
     """The batch, uncompressed, with values of version 3; None if a commit has metadata or a retention."""
     body = b""
+    head = _heads(group_id)
     for place, (topic_partition, (offset, leader_epoch, metadata, commit_ms, expire_ms)) in enumerate(offsets.items()):
         if metadata or expire_ms != NO_EXPIRY:
             return None
-        body += _head(group_id, topic_partition, place)
+        body += head(group_id, topic_partition, place)
         body += _OFFSET_3_AND_HEADERS.pack(OFFSET_VALUE_VERSION, offset, leader_epoch, 0, commit_ms, 0)
     attributes = 0 if producer.producer_id == NO_PRODUCER_ID else TRANSACTIONAL_BIT
     buffer, header = own_batch(body, len(offsets), timestamp_ms, producer, attributes)
@@ -202,9 +214,10 @@ class CommitTemplate:
 
     def __init__(self, group_id: str, partitions: Sequence[TopicPartition]) -> None:
         body = b""
+        head = _heads(group_id)
         self._places: list[int] = []
         for place, topic_partition in enumerate(partitions):
-            body += _head(group_id, topic_partition, place)
+            body += head(group_id, topic_partition, place)
             self._places.append(HEADER_SIZE + len(body))
             body += bytes(_OFFSET_3_AND_HEADERS.size)
         self._content, header = own_batch(body, len(partitions), 0, COMMITTER)
@@ -237,6 +250,11 @@ def commits_in_steps(
     attributes = 0 if producer.producer_id == NO_PRODUCER_ID else TRANSACTIONAL_BIT
     buffer, header = own_batch(body, len(offsets), timestamp_ms, producer, attributes)
     return validated_batch_of((buffer, header, timestamp_ms, 0))
+
+
+def _heads(group_id: str) -> Callable[[str, TopicPartition, int], bytes]:
+    """The function that returns the heads of the group's records: chosen once for a batch."""
+    return _head if len(group_id) <= _LONGEST_KNOWN else _head.__wrapped__
 
 
 @lru_cache(maxsize=_KNOWN_KEYS)

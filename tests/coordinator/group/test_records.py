@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkapy.coordinator.group import records
 from kafkapy.coordinator.group.calls import COMMITTER, Producer
 from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset
@@ -19,6 +20,7 @@ from kafkapy.coordinator.group.records import (
     decode_offset,
     group_record,
     group_tombstone,
+    offset_key,
     offset_record,
     plain_commits,
 )
@@ -177,3 +179,15 @@ def test_the_fast_path_is_decoded_to_its_commits(group_id: str, offsets: dict[To
 def test_commits_with_metadata_or_retention_do_not_take_the_fast_path() -> None:
     for odd in (CommittedOffset(1, metadata="m"), CommittedOffset(1, expire_timestamp_ms=5)):
         assert plain_commits("g", {TP: CommittedOffset(1), TopicPartition("u", 0): odd}, 0, COMMITTER) is None
+
+
+def test_long_group_ids_are_not_kept() -> None:
+    """A group id may have 32 kB, and three caches have thousands of entries each."""
+    group_id = "g" * 2_000
+    caches = (records._known_key, records._known_offset_key, records._head)
+    sizes = [cache.cache_info().currsize for cache in caches]
+    assert decode_key(offset_key(group_id, TP)) == OffsetKey(group_id, TP)
+    batch = plain_commits(group_id, {TP: CommittedOffset(1)}, 0, COMMITTER)
+    assert batch is not None
+    assert [record.key for record in read_records(batch.buffer)] == [offset_key(group_id, TP)]
+    assert [cache.cache_info().currsize for cache in caches] == sizes
