@@ -196,8 +196,13 @@ class Offsets:
         return True
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> Steps[None]:
-        """Replay the marker of the producer's transaction, in steps; its next one may begin before the last of them."""
-        transaction = self._in_transactions.pop(producer_id, OpenTransaction())
+        """Replay the marker of the producer's transaction, in steps.
+
+        What the producer commits after this call is of its next transaction, also before the first of the steps.
+        """
+        return self._end_transaction(self._in_transactions.pop(producer_id, OpenTransaction()), is_commit)
+
+    def _end_transaction(self, transaction: OpenTransaction, is_commit: bool) -> Steps[None]:
         commits = transaction.commits
         while commits:
             for _ in range(min(len(commits), PIECE)):

@@ -210,11 +210,14 @@ class GroupShard(Shard):
             self._replay_in_transaction(group, topic_partition, (position, committed), producer_id)
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> Steps[None]:
-        """Replay a marker, in steps: the offsets of the producer's transaction become visible, or are dropped."""
-        for group_id in self.open_transactions.pop(producer_id, ()):
-            group = self.groups.get(group_id)
-            if group is not None:  # else it was deleted, with the offsets that the transaction would have committed
-                yield from group.offsets.end_transaction(producer_id, is_commit=is_commit)
+        """Replay a marker, in steps: the offsets of the producer's transaction become visible, or are dropped.
+
+        What the producer commits after this call is of its next transaction, also before the first of the steps.
+        """
+        groups = [self.groups.get(group_id) for group_id in self.open_transactions.pop(producer_id, ())]
+        # the others were deleted, with the offsets that the transaction would have committed
+        kept = [group.offsets for group in groups if group is not None]
+        return _one_after_the_other([each.end_transaction(producer_id, is_commit=is_commit) for each in kept])
 
     def _decode_key(self, data: bytes) -> OffsetKey | GroupKey | None:
         if not self.is_loading:
@@ -254,6 +257,11 @@ class GroupShard(Shard):
                 _restore(self.get_or_create(group_id), stored)
         elif value is not None:
             _settle(self.groups[group_id], decode_group(value))
+
+
+def _one_after_the_other(works: list[Steps[None]]) -> Steps[None]:
+    for steps in works:
+        yield from steps
 
 
 def _restore_deleted(group: Group) -> None:

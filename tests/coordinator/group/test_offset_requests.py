@@ -206,6 +206,25 @@ def test_a_deleted_group_drops_the_commits_of_open_transactions() -> None:
     assert world.fetch() == -1
 
 
+def test_a_transaction_of_two_groups_ends_while_the_next_one_of_its_producer_runs() -> None:
+    world = World()
+    world.run_later()
+    world.restart()
+    for load in world.later:
+        finish(load)
+    world.later.clear()
+    for offset in (1, 2):
+        for group_id in ("g", "h"):
+            call = CommitCall(group_id, "", -1, {TP: CommittedOffset(offset)})
+            assert world.coordinator.commit_offsets_in_transaction(call, Producer(7, 0, -1)).value == {TP: 0}
+        if offset == 1:
+            world.coordinator.transaction_ended(0, 7, is_commit=True)
+    (ending,) = world.later
+    finish(ending)
+    assert (world.fetch("g"), world.fetch("h")) == (1, 1)
+    assert all(world.group(group_id).offsets.is_unstable(TP) for group_id in ("g", "h"))
+
+
 def test_a_marker_written_while_loading_is_read_with_the_log() -> None:
     world = World()
     in_transaction(world)
