@@ -139,7 +139,8 @@ class Mixed:
 
     def same_bytes(self, topic: str, *broker_ids: int) -> bool:
         mine = Path(self.log(topic).directory, f"{0:020}.log").read_bytes()
-        return all(mine == (self.kafkas[each].data / f"{topic}-0" / f"{0:020}.log").read_bytes() for each in broker_ids)
+        logs = [self.kafkas[each].data / f"{topic}-0" / f"{0:020}.log" for each in broker_ids]
+        return all(log.exists() and log.read_bytes() == mine for log in logs)  # Kafka may not have made its file yet
 
 
 def _is_stopped(pid: int) -> bool:
