@@ -123,7 +123,7 @@ class ValidatedBatch(NamedTuple):
 
 
 class CheckedBatch(NamedTuple):
-    """A client's batch that was validated beside the event loop after a ``LargeBatchError``, and not yet appended.
+    """A client's batch that was validated and not yet appended: it took, or the append would take, long.
 
     ``first_offset`` is the log end offset at the time of the validation.
     """

@@ -50,8 +50,8 @@ class LogDirNotFoundError(BrokerError):
 class UnrecalledBatchError(Exception):
     """A client's batch may repeat one that a snapshot leaves out, and the search for it may take long.
 
-    Nothing was written. Run ``Log.recall_batches``, then append ``checked``: the batch, whose validation, which may
-    have changed it, must not be repeated.
+    Nothing was written. Run ``Log.recall_batches``, then append ``checked``. The validation may have changed the batch
+    in place, so it must not be validated again.
     """
 
     def __init__(self, checked: CheckedBatch) -> None:

@@ -6,7 +6,6 @@ import pytest
 from kafkapy.config.log_config import LogConfig
 from kafkapy.storage.log.log import Log, Storage, segment_ms, waited_ms
 from kafkapy.storage.log.segment import AppendedRange
-from kafkapy.storage.recovery.recovery import Checkpointed
 from kafkapy.testing.clock import ManualClock
 from tests.simulation.disk import Fault, SimulatedDisk
 from tests.storage.support import START_MS, batch, contents, fill, open_log, produced, reopen
@@ -174,59 +173,3 @@ def test_a_snapshot_that_can_not_be_written_takes_the_new_segment_with_it(tmp_pa
     assert not (tmp_path / "orders-0" / f"{1:020d}.log").exists()
     assert log.append_as_leader(produced(1), 0).first_offset == 1
     assert reopen(log, clean=False).log_end_offset == 2
-
-
-def _with_many_producers(directory: Path) -> Log:
-    """A log of 2,000 producers, whose snapshot takes 92 kB, in one segment of 150 kB."""
-    log = open_log(directory, LogConfig(segment_bytes=200_000))
-    for producer_id in range(2000):
-        log.append_as_leader(produced(0, producer_id=producer_id), 0)
-    return log
-
-
-def test_a_snapshot_of_many_producers_waits_for_as_many_bytes(tmp_path: Path) -> None:
-    log = _with_many_producers(tmp_path)
-    log.roll()
-    assert log.producer_state.snapshot_offsets == [2000]
-    for _ in range(5):
-        log.append_as_leader(batch(), 0)
-        log.roll()
-    assert log.producer_state.snapshot_offsets == [2000]
-    log.append_as_leader(batch(value=bytes(100_000)), 0)
-    log.roll()
-    assert log.producer_state.snapshot_offsets == [2000, 2006]
-
-
-def test_the_newest_snapshot_stays_though_its_segment_may_go(tmp_path: Path) -> None:
-    log = _with_many_producers(tmp_path)
-    for _ in range(5):
-        log.roll()
-        log.append_as_leader(batch(), 0)
-    log.update_high_watermark(log.log_end_offset)
-    log.flush()
-    log.delete_old_snapshots()
-    assert log.producer_state.snapshot_offsets == [2000]
-
-
-def test_producers_are_found_again_where_rolls_took_no_snapshot(tmp_path: Path) -> None:
-    log = _with_many_producers(tmp_path)
-    for producer_id in range(5):
-        log.roll()
-        log.append_as_leader(produced(1, producer_id=producer_id), 0)
-    before = {each.producer_id: each.last_sequence for each in log.producer_state.producers.values()}
-    again = reopen(log, clean=False)
-    assert {each.producer_id: each.last_sequence for each in again.producer_state.producers.values()} == before
-    assert again.append_as_leader(produced(1, producer_id=4), 0).duplicate
-
-
-def test_the_recovery_of_small_segments_writes_few_large_snapshots(tmp_path: Path) -> None:
-    log = _with_many_producers(tmp_path)
-    for _ in range(5):
-        log.roll()
-        log.append_as_leader(batch(), 0)
-    log.release()
-    for path in Path(log.directory).glob("*.snapshot"):
-        path.unlink()
-    again = open_log(tmp_path, checkpointed=Checkpointed(clean=False))
-    assert again.producer_state.snapshot_offsets == [2000, 2005], "of the large segment, and of the end"
-    assert len(again.producer_state.producers) == 2000

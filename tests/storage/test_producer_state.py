@@ -110,6 +110,16 @@ def test_snapshots_restore_producers_and_open_transactions(state: ProducerState)
     assert (again.map_end_offset, again.first_unstable_offset, again.producers[7].last_sequence) == (4, 3, 0)
 
 
+def test_reload_leaves_most_of_very_many_old_snapshots_to_a_later_time(state: ProducerState) -> None:
+    for offset in range(1, 3 * SNAPSHOTS_IN_A_STEP):
+        state.map_end_offset = offset
+        state.take_snapshot()
+    state.reload(3 * SNAPSHOTS_IN_A_STEP - 1, 1000, START_MS)
+    assert state.map_end_offset == 3 * SNAPSHOTS_IN_A_STEP - 1
+    assert state.unrecalled_below == 0, "none was loaded"
+    assert state.snapshot_offsets == list(range(SNAPSHOTS_IN_A_STEP + 1, 3 * SNAPSHOTS_IN_A_STEP))
+
+
 def test_reload_falls_back_on_an_older_snapshot(state: ProducerState) -> None:
     for offset in (4, 8, 12):
         state.map_end_offset = offset

@@ -6,13 +6,16 @@ from kafkapy.config.log_config import LogConfig
 from kafkapy.records.batch import read_header
 from kafkapy.records.record import Record, encode_legacy
 from kafkapy.storage.errors import OutOfOrderSequenceError, UnrecalledBatchError
+from kafkapy.storage.io.disk_errors import as_storage_error
 from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.log import Log, Storage
 from kafkapy.storage.log.producer_state import PRODUCERS_IN_A_STEP
+from kafkapy.storage.log.recall import SEGMENTS_IN_A_STEP
+from kafkapy.storage.log_directory import LogManager
 from kafkapy.storage.recovery.recovery import Checkpointed
 from kafkapy.testing.clock import ManualClock
 from kafkapy.turns import Steps, finish
-from tests.storage.support import START_MS, append, batch, marker, open_log, produced, reopen
+from tests.storage.support import PARTITION, START_MS, append, batch, marker, open_log, produced, reopen
 
 ONE_EACH = LogConfig(segment_bytes=130)
 """A segment size with which each batch of these tests has a separate segment."""
@@ -314,6 +317,34 @@ def test_segments_whose_files_are_removed_during_a_search_are_left_out(tmp_path:
     assert len(list(tmp_path.rglob("*.log"))) == 3
     finish(search)
     assert _known(log) == [(3, 3), (4, 4), (5, 5)]
+
+
+def test_a_log_that_is_deleted_during_a_search_is_no_broken_disk(tmp_path: Path) -> None:
+    clock = ManualClock(START_MS)
+    for _ in range(2):
+        logs = LogManager([str(tmp_path)], ONE_EACH, clock, storage=Storage(clock))
+        logs.load()
+        log = logs.get_or_create(PARTITION)
+        if not log.log_end_offset:
+            for sequence in range(10):
+                log.append_as_leader(produced(sequence), 0)
+            log.update_high_watermark(10)
+            logs.shutdown()
+    search = _begin(log)
+    log.truncate_to(8)  # as the follower of another leader, which then deletes the replica
+    logs.delete(PARTITION)
+    with as_storage_error(log, "read"):
+        finish(search)
+    assert logs.directories.online
+
+
+def test_many_segments_are_looked_at_in_parts(tmp_path: Path) -> None:
+    log = open_log(tmp_path, ONE_EACH)
+    for sequence in range(2 * SEGMENTS_IN_A_STEP + 5):
+        log.append_as_leader(produced(sequence), 0)
+    log = reopen(log)
+    assert len(list(log.recall_batches())) >= 2 + len(log.segments)
+    assert [sequence for sequence, _ in _known(log)] == [2 * SEGMENTS_IN_A_STEP + place for place in range(5)]
 
 
 def test_many_producers_are_completed_in_parts(tmp_path: Path) -> None:

@@ -37,8 +37,8 @@ class FetchedOffset(NamedTuple):
 class OpenTransaction:
     """A producer's commits in a transaction that has not ended, each with its position in the log.
 
-    They become visible with the commit marker, and an abort drops them. One that a tombstone has dropped remains here:
-    ``Offsets._transactions`` no longer names the transaction for its partition.
+    They become visible with the commit marker, and an abort drops them. A commit that a tombstone has dropped remains
+    in ``commits``; it counts only if ``Offsets._transactions`` has this transaction for its partition.
     """
 
     __slots__ = ("commits",)
@@ -109,6 +109,17 @@ class Offsets:
         newest = max(newest, self._position.get(topic_partition, -1))
         return newest >= end_offset or self._under_way.get(topic_partition, -1) > end_offset
 
+    def drop_before(self, topic_partition: TopicPartition, end_offset: int) -> None:
+        """Drop the partition's commits below an offset that was the log's end, visible or not; later ones stay."""
+        if self._position.get(topic_partition, -1) < end_offset:
+            self._committed.pop(topic_partition, None)
+            self._position.pop(topic_partition, None)
+            if topic_partition in self._appending or topic_partition in self._unsettled:
+                self._position[topic_partition] = end_offset - 1  # a commit below it may be acknowledged later
+        transactions = self._transactions.get(topic_partition, {})
+        for transaction in [each for each, position in transactions.items() if position < end_offset]:
+            self._forget_in_transaction(transaction, topic_partition)
+
     def is_appending(self, topic_partition: TopicPartition) -> bool:
         """Whether a commit of the partition is being appended."""
         return topic_partition in self._appending
@@ -156,7 +167,7 @@ class Offsets:
         A tombstone also drops the commits of open transactions before it: the offset was deleted, or the topic, and the
         next topic of the same name must not begin at it. Very many transactions may have one.
         """
-        if self._position.get(topic_partition, -1) > position:
+        if self._position.get(topic_partition, -1) >= position:
             return
         if committed is None:
             self._committed.pop(topic_partition, None)

@@ -131,14 +131,23 @@ class OffsetRemover:
     def topics_deleted(self, deleted: set[TopicPartition]) -> Steps[None]:
         """Remove the offsets of deleted partitions and, as in Kafka, groups that have no members and offsets then.
 
-        Commits from now on are of new topics of these names, and stay.
+        Commits from now on are of new topics of these names, and stay. A partition that has one gets no tombstone, as
+        that would drop it too; its older commits are dropped in memory. (If the new one fails or is aborted, and the
+        broker is restarted before another commit, the older one is back.)
         """
         end_offsets = {shard: self._runtime.end_offset(shard) for shard in self._runtime.shards.values()}
 
         def choose(shard: GroupShard, group: Group, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-            end_offset = end_offsets.get(shard, 0)
-            is_new = group.offsets.is_committed_since
-            return [each for each in partitions if each in deleted and not is_new(each, end_offset)]
+            end_offset, offsets = end_offsets.get(shard, 0), group.offsets
+            chosen = []
+            for each in partitions:
+                if each not in deleted:
+                    continue
+                if offsets.is_committed_since(each, end_offset):
+                    offsets.drop_before(each, end_offset)
+                else:
+                    chosen.append(each)
+            return chosen
 
         return self._remove_all(choose)
 

@@ -33,7 +33,6 @@ An empty segment is rolled only because of its indexes or the offset.
 
 import logging
 import os
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -532,7 +531,7 @@ class Log:
         try:
             self._create(segment)
             state.map_end_offset = base_offset
-            snapshot = state.take_snapshot(active.size)
+            snapshot = state.take_snapshot()
         except OSError:
             # The log continues in its segment, so the empty one is deleted: a start would take it for the log's end.
             state.map_end_offset = self.log_end_offset
@@ -895,10 +894,6 @@ class Log:
         at_recovery_point = segments.floor(self.recovery_point - 1)
         if at_recovery_point >= 0:
             kept = min(kept, segments.starting_at(at_recovery_point)[0].base_offset)
-        offsets = self.producer_state.snapshot_offsets
-        place = bisect_right(offsets, kept)
-        if place:  # not every segment has one
-            kept = offsets[place - 1]
         return max(kept, self.log_start_offset)
 
     # move

@@ -220,8 +220,6 @@ def _decode_entry(fields: tuple[int, ...]) -> ProducerEntry:
 
 SUFFIX = ".snapshot"
 MAX_PRODUCERS: Final = 100_000
-SMALL_SNAPSHOT_SIZE: Final = 65_536
-"""Bytes of a snapshot that every roll may write: a millisecond."""
 PRODUCERS_IN_A_STEP: Final = 512
 """Producers that are checked between two places to pause: some hundred microseconds."""
 SNAPSHOTS_IN_A_STEP: Final = 32
@@ -279,7 +277,6 @@ class ProducerState:
         "map_end_offset",
         "snapshot_offsets",
         "producers",
-        "_bytes_since_snapshot",
         "_files",
         "unreplicated",
         "unrecalled_below",
@@ -306,7 +303,6 @@ class ProducerState:
         self.search: Iterator[None] | None = None
         """The search of ``recall`` that has begun and not ended."""
         self.snapshot_offsets: list[int] = []
-        self._bytes_since_snapshot = 0
         self.producers: OrderedDict[int, ProducerEntry] = OrderedDict()
         """The producers by id; the one whose last batch is oldest comes first."""
         self._max_producers = max_producers
@@ -493,26 +489,17 @@ class ProducerState:
         """Return the path of the snapshot at ``offset``."""
         return f"{self.directory}/{offset:020d}{SUFFIX}"
 
-    def take_snapshot(self, segment_size: int | None = None) -> str | None:
+    def take_snapshot(self) -> str | None:
         """Write a snapshot at ``map_end_offset`` unless it exists; return the file's path if it was written.
-
-        With ``segment_size``, the bytes of the segment that ends here, a snapshot of many producers is left out until
-        as many bytes as it takes were appended since the last one: 100,000 producers take 70 ms, and a topic may have
-        segments of one record. Reading so many bytes again costs a start little.
 
         The file is not fsynced: the caller does that before it moves the recovery point.
         """
         offset = self.map_end_offset
         if offset <= (self.snapshot_offsets[-1] if self.snapshot_offsets else 0):
             return None
-        if segment_size is not None:
-            self._bytes_since_snapshot += segment_size
-            if len(self.producers) * _ENTRY.size > max(self._bytes_since_snapshot, SMALL_SNAPSHOT_SIZE):
-                return None
         path = self.snapshot_path(offset)
         self._files.replace(path, encode_snapshot(self.producers.values()), sync=False)
         self.snapshot_offsets.append(offset)
-        self._bytes_since_snapshot = 0
         return path
 
     def delete_snapshots(self, *, below: int = 0, above: int = 2**63 - 1) -> None:
@@ -537,10 +524,15 @@ class ProducerState:
             del self.snapshot_offsets[start:removed]
 
     def reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
-        """Load the newest valid snapshot within the log; the caller replays from ``map_end_offset`` on."""
-        self.delete_snapshots(below=log_start_offset + 1, above=log_end_offset)
+        """Load the newest valid snapshot within the log; the caller replays from ``map_end_offset`` on.
+
+        Thousands may be at or below the log's start: those that are not removed now are left to
+        ``Log.delete_old_snapshots``.
+        """
+        self.delete_snapshots(above=log_end_offset)
+        self.delete_oldest_snapshots(log_start_offset + 1)
         self.clear(log_start_offset)
-        while self.snapshot_offsets:
+        while self.snapshot_offsets and self.snapshot_offsets[-1] > log_start_offset:
             offset = self.snapshot_offsets[-1]
             try:
                 entries = decode_snapshot(self._files.read(self.snapshot_path(offset)))

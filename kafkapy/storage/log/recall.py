@@ -13,9 +13,10 @@ to pause. While it is paused, the log may change:
 
 - Others may append. Their batches are above the snapshot; batches whose sequence seems to be out of order wait for the
   same search. What it has found is added to the producers as they are at its end.
-- A truncation loads the producers again, from a snapshot that it leaves in the log. That ends the search, and another
-  one begins.
-- Segments that are deleted or compacted stay readable until their files are removed; after that they are left out.
+- A truncation loads the producers again, from a snapshot below its offset. That ends the search, and a request that
+  waits begins another one.
+- Segments that are deleted or compacted stay readable until their files are removed; after that they are left out. If
+  the log itself is deleted, the search ends, and the append finds that the partition is gone.
 """
 
 from collections.abc import Iterator
@@ -41,6 +42,8 @@ from kafkapy.types import maker
 
 _READ_BYTES: Final = 32 * 1024
 """Bytes that are read in one step; the smallest batches in them take some tenths of a millisecond."""
+SEGMENTS_IN_A_STEP: Final = 64
+"""Segments whose sizes are added up in one step."""
 _HEADER: Final = Struct(">qi4xb4xhi8xqqhi")
 """Base offset, length, magic, attributes, last offset delta, max timestamp, producer id, epoch and first sequence."""
 
@@ -61,21 +64,26 @@ def recall(state: ProducerState, segments: Segments, largest_batch: int) -> Step
         if search is None:
             search = _search(state, segments, BATCHES_TO_KEEP * largest_batch)
             state.search_with(search)
+        has_failed = True
         try:
             next(search)
+            has_failed = False
         except StopIteration:
+            has_failed = False
             state.end_recall()
-        except OSError:
-            state.search_with(None)
-            raise
+        finally:
+            if has_failed:
+                state.search_with(None)
         yield
 
 
 def _search(state: ProducerState, segments: Segments, wanted: int) -> Iterator[None]:
     """Search the last ``wanted`` bytes before the snapshot, then add to the producers what was found."""
     found: Found = {}
-    with suppress(CorruptRecordError, KafkaStorageError):
-        for segment, position, end in _parts_before(segments, state.unrecalled_below, wanted):
+    parts: list[tuple[Segment, int, int]] = []
+    with suppress(CorruptRecordError, KafkaStorageError, FileNotFoundError):
+        yield from _find_parts(segments, state.unrecalled_below, wanted, parts)
+        for segment, position, end in reversed(parts):
             with suppress(FileNotFoundError):
                 yield from _collect(segment.log, position, end, state, found)
     batches_by_id = iter(found.items())
@@ -87,17 +95,23 @@ def _search(state: ProducerState, segments: Segments, wanted: int) -> Iterator[N
         yield
 
 
-def _parts_before(segments: Segments, end_offset: int, wanted: int) -> list[tuple[Segment, int, int]]:
-    """Return where the last ``wanted`` bytes before ``end_offset`` are: segments with a first and an end position."""
-    parts: list[tuple[Segment, int, int]] = []
-    for segment in reversed(segments.between(0, end_offset)):
+def _find_parts(
+    segments: Segments, end_offset: int, wanted: int, parts: list[tuple[Segment, int, int]]
+) -> Iterator[None]:
+    """Add to ``parts`` where the last ``wanted`` bytes before ``end_offset`` are: segment, first and end position.
+
+    The newest segment comes first. Raises ``FileNotFoundError`` if the log was deleted.
+    """
+    for number, segment in enumerate(reversed(segments.between(0, end_offset)), 1):
         found = None if parts else segment.translate(end_offset)
         end = found[0] if found else segment.size
-        parts.append((segment, segment.offset_index.position_before(end - wanted), end))
+        first = segment.offset_index.position_before(end - wanted) if end > wanted else 0
+        parts.append((segment, first, end))
         wanted -= end
         if wanted <= 0:
             break
-    return parts[::-1]
+        if number % SEGMENTS_IN_A_STEP == 0:
+            yield
 
 
 def _collect(log: LogFile, position: int, end: int, state: ProducerState, found: Found) -> Iterator[None]:

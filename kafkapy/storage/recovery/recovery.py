@@ -211,7 +211,8 @@ def load(log: Log, checkpointed: Checkpointed) -> None:
         log.producer_state.take_snapshot()
         if not (checkpointed.clean or checkpointed.was_compacted) and _has_gap(log):
             log.flush()
-            log.lower_recovery_point(log.segments.active.base_offset)  # which another start would do
+            # not to the log's end: after a crash another start would lower it to where it reads again, which is here
+            log.lower_recovery_point(log.segments.active.base_offset)
     log.update_high_watermark(checkpointed.high_watermark)
 
 
@@ -382,15 +383,15 @@ def _read_again(log: Log, beyond: list[Segment], checkpointed: Checkpointed) -> 
     log.producer_state.delete_snapshots(above=beyond[0].base_offset)
     epochs = _epochs_again(log, beyond[0].base_offset)
     ends_at_gaps = log.config.flush_before_ack and not (log.config.compact or checkpointed.was_compacted)
-    end_offset = before = beyond[0].base_offset
+    end_offset = previous_base = beyond[0].base_offset
     for segment in beyond:
-        is_gap = end_offset < segment.base_offset < before + MAX_RELATIVE_OFFSET
+        is_gap = end_offset < segment.base_offset < previous_base + MAX_RELATIVE_OFFSET
         if ends_at_gaps and is_gap and checkpointed.recovery_point <= end_offset:
             reason = f"the offsets from {end_offset} on are missing before it"
             _drop(log, log.segments.cut(log.segments.floor(segment.base_offset)), reason)
             break
         cut = recover_segment(log, segment, epochs)
-        before, end_offset = segment.base_offset, log.producer_state.map_end_offset
+        previous_base, end_offset = segment.base_offset, log.producer_state.map_end_offset
         if cut is not None:
             _drop(log, log.segments.cut(log.segments.floor(cut.base_offset) + 1), "a corrupt segment comes before")
             break
@@ -478,7 +479,7 @@ def recover_segment(log: Log, segment: Segment, epochs: RecoveredEpochs) -> Segm
         segment.become_inactive()
     state.map_end_offset = end_offset
     with putting_off(log):
-        state.take_snapshot(segment.size)
+        state.take_snapshot()
     log.storage.recovered(segment.size + cut)
     if rest is not None:
         return recover_segment(log, rest, epochs)

@@ -90,6 +90,7 @@ def test_an_empty_group_without_offsets_stays_if_no_offset_may_be_deleted() -> N
 @pytest.mark.parametrize("state", ["PreparingRebalance", "CompletingRebalance", "Stable"])
 def test_offset_delete_refuses_subscribed_topics(state: str) -> None:
     world, member_id = states_world(state)
+    world.commit(1, group_id="another")
     world.group().offsets.replay(OTHER, 0, world.committed(1))
     assert finish(world.coordinator.delete_offsets("g", [TP, OTHER])) == (0, {TP: 86, OTHER: 0})
     assert world.fetch(tp=OTHER) == -1
@@ -539,6 +540,41 @@ def test_commits_for_the_next_topic_of_a_name_stay(in_transaction: bool, is_slow
     for _ in range(2):
         assert [world.fetch(tp=each) for each in (first, deleted, last)] == [5, -1, 5]
         world.restart()
+
+
+@pytest.mark.parametrize("was_in_transaction", [False, True])
+def test_an_aborted_commit_for_the_next_topic_of_a_name_does_not_keep_the_old_one(was_in_transaction: bool) -> None:
+    world = World()
+
+    def commit_in_transaction(offset: int, producer_id: int) -> None:
+        call = CommitCall("g", "", -1, {TP: world.committed(offset)})
+        world.coordinator.commit_offsets_in_transaction(call, Producer(producer_id, 0, -1))
+
+    if was_in_transaction:
+        commit_in_transaction(5, 7)
+    else:
+        world.commit(5)
+    steps = world.coordinator._remover.topics_deleted({TP})
+    commit_in_transaction(1, 8)
+    finish(steps)
+    assert world.fetch() == -1
+    world.coordinator.transaction_ended(0, 8, is_commit=False)
+    world.coordinator.transaction_ended(0, 7, is_commit=True)
+    assert world.fetch() == -1
+
+
+def test_a_late_commit_for_a_deleted_topic_is_dropped_beside_one_for_the_next() -> None:
+    world = World()
+    world.broker.is_slow = True
+    world.commit(5)
+    steps = world.coordinator._remover.topics_deleted({TP})
+    call = CommitCall("g", "", -1, {TP: world.committed(1)})
+    world.coordinator.commit_offsets_in_transaction(call, Producer(8, 0, -1))
+    finish(steps)
+    world.broker.acknowledge()
+    assert world.fetch() == -1
+    world.coordinator.transaction_ended(0, 8, is_commit=True)
+    assert world.fetch() == 1
 
 
 def test_a_partition_that_is_loaded_after_a_topic_was_deleted_keeps_its_offsets() -> None:
