@@ -28,7 +28,12 @@ _COMMANDS: Final = {
     "consume": "Read the records of a topic and print them.",
     "mirror": "Copy topics from one cluster to another.",
 }
-_WIDTH: Final = {"help_option_names": ["--help", "-h"]}
+_KAFKAS_NAMES: Final = {"bootstrap-server": "bootstrap", "max-messages": "max-records"}
+"""The names that options have in the tools of Apache Kafka: they are accepted, too, but not listed."""
+_SETTINGS: Final = {
+    "help_option_names": ["--help", "-h"],
+    "token_normalize_func": lambda name: _KAFKAS_NAMES.get(name, name),
+}
 
 
 def build(words: Sequence[str]) -> typer.Typer:
@@ -43,7 +48,7 @@ def build(words: Sequence[str]) -> typer.Typer:
             "kafkapy consume flights --from-beginning --max-records 5",
         ),
         no_args_is_help=True,
-        context_settings=_WIDTH,
+        context_settings=_SETTINGS,
         pretty_exceptions_enable=False,
     )
     app.callback()(_root)

@@ -44,6 +44,12 @@ def test_options_determine_the_first_and_the_last_record(
     assert [int(line) for line in consumed.out.splitlines()] == list(expected)
 
 
+def test_options_may_have_the_names_of_apache_kafkas_tools(run: Run, numbers: str, bootstrap: str) -> None:
+    ran = run("consume", numbers, "--from-beginning", "--max-messages", "1", "--bootstrap-server", bootstrap)
+    assert (ran.code, len(ran.out.splitlines())) == (0, 1)
+    assert "--max-messages" not in run("consume", "--help").out
+
+
 def test_json_shows_keys_values_headers_and_timestamps(run: Run, bootstrap: str) -> None:
     run("topics", "create", "full")
     records = [
