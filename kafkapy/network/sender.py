@@ -115,7 +115,7 @@ class BodySender:
         self._is_blocked, self._on_done = bool, _nothing
 
     def close_inherited(self) -> None:
-        """Close what is open only here, in a forked child."""
+        """Close the descriptors that only the sender has; called in a forked child."""
 
     def _advance(self) -> bool:
         while self._parts:

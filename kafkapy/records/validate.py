@@ -123,7 +123,7 @@ class ValidatedBatch(NamedTuple):
 
 
 class CheckedBatch(NamedTuple):
-    """A client's batch that was validated and not yet appended: it took, or the append would take, long.
+    """A client's batch that was validated, but could not be appended at once.
 
     ``first_offset`` is the log end offset at the time of the validation.
     """

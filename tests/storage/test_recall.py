@@ -10,7 +10,7 @@ from kafkapy.storage.io.disk_errors import as_storage_error
 from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.log import Log, Storage
 from kafkapy.storage.log.producer_state import PRODUCERS_IN_A_STEP
-from kafkapy.storage.log.recall import SEGMENTS_IN_A_STEP
+from kafkapy.storage.log.recall import SIZES_IN_A_STEP
 from kafkapy.storage.log_directory import LogManager
 from kafkapy.storage.recovery.recovery import Checkpointed
 from kafkapy.testing.clock import ManualClock
@@ -130,14 +130,19 @@ def test_batches_of_other_producers_epochs_and_instances_are_not_mixed(tmp_path:
     assert again.producer_state.check(read_header(produced(0, producer_id=9, epoch=1)), from_client=True) is None
 
 
-def test_the_search_ends_after_the_bytes_of_five_of_the_largest_requests(tmp_path: Path) -> None:
-    config = LogConfig(segment_bytes=6000, max_message_bytes=200, index_interval_bytes=100)
-    log = open_log(tmp_path, config)
+def _append_one_and_later_three(log: Log) -> None:
+    """Four batches of a producer, twenty of no producer behind the first of them."""
     log.append_as_leader(produced(0), 0)
     for _ in range(20):
         log.append_as_leader(batch(), 0)
     for sequence in range(1, 4):
         log.append_as_leader(produced(sequence), 0)
+
+
+def test_the_search_ends_after_the_bytes_of_five_of_the_largest_requests(tmp_path: Path) -> None:
+    config = LogConfig(segment_bytes=6000, max_message_bytes=200, index_interval_bytes=100)
+    log = open_log(tmp_path, config)
+    _append_one_and_later_three(log)
     log.roll()
     log.flush()
     log.release()
@@ -226,11 +231,7 @@ def test_the_largest_request_bounds_the_search(tmp_path: Path) -> None:
     config = LogConfig(max_message_bytes=2**31 - 1, index_interval_bytes=100)
     storage = Storage(ManualClock(START_MS), largest_batch=200)
     log = open_log(tmp_path, config, storage=storage)
-    log.append_as_leader(produced(0), 0)
-    for _ in range(20):
-        log.append_as_leader(batch(), 0)
-    for sequence in range(1, 4):
-        log.append_as_leader(produced(sequence), 0)
+    _append_one_and_later_three(log)
     log.close()
     again = open_log(tmp_path, config, Checkpointed(True, recovery_point=log.recovery_point), storage=storage)
     finish(again.recall_batches())
@@ -340,11 +341,11 @@ def test_a_log_that_is_deleted_during_a_search_is_no_broken_disk(tmp_path: Path)
 
 def test_many_segments_are_looked_at_in_parts(tmp_path: Path) -> None:
     log = open_log(tmp_path, ONE_EACH)
-    for sequence in range(2 * SEGMENTS_IN_A_STEP + 5):
+    for sequence in range(2 * SIZES_IN_A_STEP + 5):
         log.append_as_leader(produced(sequence), 0)
     log = reopen(log)
     assert len(list(log.recall_batches())) >= 2 + len(log.segments)
-    assert [sequence for sequence, _ in _known(log)] == [2 * SEGMENTS_IN_A_STEP + place for place in range(5)]
+    assert [sequence for sequence, _ in _known(log)] == [2 * SIZES_IN_A_STEP + place for place in range(5)]
 
 
 def test_many_producers_are_completed_in_parts(tmp_path: Path) -> None:

@@ -126,26 +126,28 @@ class Offsets:
 
     def append_started(self, partitions: list[TopicPartition], end_offset: int) -> None:
         """Count a commit of these partitions that is being appended; ``end_offset`` is the log's end behind it."""
-        self._count(self._appending, partitions, end_offset)
+        self._count_started(self._appending, partitions, end_offset)
 
     def append_ended(self, partitions: list[TopicPartition]) -> None:
         """The log has the commit, or refused it."""
-        self._discount(self._appending, partitions)
+        self._count_ended(self._appending, partitions)
 
     def append_in_transaction_started(self, partitions: list[TopicPartition], end_offset: int) -> None:
         """As ``append_started``, for a transaction's commit."""
-        self._count(self._unsettled, partitions, end_offset)
+        self._count_started(self._unsettled, partitions, end_offset)
 
     def append_in_transaction_ended(self, partitions: list[TopicPartition]) -> None:
         """The log has the commit, or refused it."""
-        self._discount(self._unsettled, partitions)
+        self._count_ended(self._unsettled, partitions)
 
-    def _count(self, counts: dict[TopicPartition, int], partitions: list[TopicPartition], end_offset: int) -> None:
+    def _count_started(
+        self, counts: dict[TopicPartition, int], partitions: list[TopicPartition], end_offset: int
+    ) -> None:
         for topic_partition in partitions:
             self._under_way[topic_partition] = end_offset
             counts[topic_partition] = counts.get(topic_partition, 0) + 1
 
-    def _discount(self, counts: dict[TopicPartition, int], partitions: list[TopicPartition]) -> None:
+    def _count_ended(self, counts: dict[TopicPartition, int], partitions: list[TopicPartition]) -> None:
         for topic_partition in partitions:
             remaining = counts[topic_partition] - 1
             if remaining:

@@ -194,7 +194,10 @@ class _Append:
                 reason = again.with_traceback(None)  # the traceback would be a cycle
 
     def _validated(self, log: Log, records: memoryview, validations: int) -> Steps[CheckedBatch | BrokerError]:
-        """Validate a batch for the ``validations``-th time, on the compute thread unless that was often in vain."""
+        """Validate a batch on the compute thread, or here if that was in vain too often.
+
+        ``validations`` counts this validation and those before it.
+        """
         services = self.context.services
         check = partial(_checked, records, log.policy, services.clock.now_ms(), log.log_end_offset)
         if validations > VALIDATIONS_BESIDE_THE_LOOP:

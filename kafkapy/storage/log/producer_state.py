@@ -550,10 +550,6 @@ class ProducerState:
                 self._evict(len(kept) - self._max_producers)
             return
 
-    def search_with(self, search: Iterator[None] | None) -> None:
-        """Note the search of ``recall`` that has begun, or None after one that has failed."""
-        self.search = search
-
     def end_recall(self) -> None:
         """Note that the batches that the snapshot leaves out have been looked up."""
         self.search = None

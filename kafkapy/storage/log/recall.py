@@ -42,7 +42,7 @@ from kafkapy.types import maker
 
 _READ_BYTES: Final = 32 * 1024
 """Bytes that are read in one step; the smallest batches in them take some tenths of a millisecond."""
-SEGMENTS_IN_A_STEP: Final = 64
+SIZES_IN_A_STEP: Final = 64
 """Segments whose sizes are added up in one step."""
 _HEADER: Final = Struct(">qi4xb4xhi8xqqhi")
 """Base offset, length, magic, attributes, last offset delta, max timestamp, producer id, epoch and first sequence."""
@@ -63,17 +63,12 @@ def recall(state: ProducerState, segments: Segments, largest_batch: int) -> Step
         search = state.search
         if search is None:
             search = _search(state, segments, BATCHES_TO_KEEP * largest_batch)
-            state.search_with(search)
-        has_failed = True
+        state.search = None  # it stays so if the search fails
         try:
             next(search)
-            has_failed = False
+            state.search = search
         except StopIteration:
-            has_failed = False
             state.end_recall()
-        finally:
-            if has_failed:
-                state.search_with(None)
         yield
 
 
@@ -110,7 +105,7 @@ def _find_parts(
         wanted -= end
         if wanted <= 0:
             break
-        if number % SEGMENTS_IN_A_STEP == 0:
+        if number % SIZES_IN_A_STEP == 0:
             yield
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import threading
-from collections.abc import Iterator
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -29,8 +28,7 @@ from kafkapy.replication.partition import RemoteReplica
 from kafkapy.server.broker import BrokerServer
 from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.log import Log
-from kafkapy.storage.log.producer_state import ProducerState
-from kafkapy.turns import turns
+from kafkapy.turns import Steps, turns
 from kafkapy.types import TopicPartition
 from tests.server.harness import EPOCH_MS, Client, batch, frame, produce_request, run, running_broker, until, values_of
 
@@ -536,13 +534,13 @@ async def _before_restart(broker: BrokerServer, **keys: str) -> None:
 async def _begin_search(client: Client, monkeypatch: pytest.MonkeyPatch) -> "asyncio.Task[Any]":
     """Send a batch again, which begins a search of hundreds of steps, one in each iteration of the loop."""
     has_begun = asyncio.Event()
-    search_with = ProducerState.search_with
+    recall_batches = Log.recall_batches
 
-    def noting(state: ProducerState, search: Iterator[None] | None) -> None:
-        search_with(state, search)
+    def noting(log: Log) -> Steps[None]:
         has_begun.set()
+        return recall_batches(log)
 
-    monkeypatch.setattr(ProducerState, "search_with", noting)
+    monkeypatch.setattr(Log, "recall_batches", noting)
     ticks = count()
     turns().now_s = lambda: float(next(ticks))
     monkeypatch.setattr("kafkapy.storage.log.recall._READ_BYTES", 256)
