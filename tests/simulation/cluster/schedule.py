@@ -112,7 +112,7 @@ def _with_coordinators(plan: Plan, random: Random) -> Plan:
             steps += _all_at_once(random, plan.session_ms)
         steps.append(Step(random.choice((0, 300, 3000)), "inspect", "1", "1"))
     return plan._replace(
-        settings={**plan.settings, **counts, "kafkapy.flush": "kafka", "replica.fetch.wait.max.ms": "500"},
+        settings={**plan.settings, **counts, "kafkapy.flush": "kafka", "replica.fetch.wait.max.ms": "300"},
         cuts_power=False,
         has_group=False,
         steps=tuple(steps),
