@@ -29,6 +29,7 @@ from tests.simulation.cluster.world import World
 
 SEEDS_AT_A_TIME = 20
 RULE_SEEDS = 1000
+COORDINATOR_RULE_SEEDS = 60
 
 
 class Outcome(NamedTuple):
@@ -118,12 +119,14 @@ def outcomes(seeds: Sequence[int], rule: str, processes: int) -> Iterator[Outcom
 
 def _search(rule: str, first: int, processes: int) -> bool:
     began = time.monotonic()
-    for outcome in outcomes(range(first, first + RULE_SEEDS), rule, processes):
+    needs = RULES[rule].needs_coordinators
+    seeds = _seeds(first, COORDINATOR_RULE_SEEDS if needs else RULE_SEEDS, have_coordinators=needs)
+    for outcome in outcomes(seeds, rule, processes):
         if outcome.problem:
             took = time.monotonic() - began
             print(f"{rule}: noticed with seed {outcome.plan.seed} ({took:.0f} s): {outcome.problem}", flush=True)
             return True
-    print(f"{rule}: NOT noticed in {RULE_SEEDS} seeds", flush=True)
+    print(f"{rule}: NOT noticed in {len(seeds)} seeds", flush=True)
     return False
 
 
