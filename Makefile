@@ -24,6 +24,7 @@
 # make fuzz    ten million broken and hostile requests, drawn by a seed that is printed: no traceback, bounded memory, other
 #              clients are served meanwhile (FRAMES=100000; ARGUMENTS="--seed 7 --minutes 60", or --replay FILE)
 # make bench   kafkapy beside Apache Kafka; ARGUMENTS=--quick for a short run
+# make setup   .venv with the development tools; make spark-setup adds PySpark, which check, fmt and setup do not need
 # Each of them sets up what it needs, in .venv and .cache, once.
 
 SHELL := /bin/bash
@@ -37,9 +38,10 @@ WORKERS ?= 2
 ARGUMENTS ?=
 SCAN := $(wildcard setup.py $(foreach name,scan compact entries alike,kafkapy/records/$(name).py kafkapy/records/$(name).pxd))
 INSTALLED := $(VENV)/.installed
+SPARK_INSTALLED := $(VENV)/.installed-spark
 COMPILED := $(VENV)/.compiled
 
-.PHONY: compat-cluster compat-long fuzz simulate simulate-cluster kill mirror-kills chaos soak exactly-once help setup java jars archives check fmt lint fast test unit coverage compat compatibility run spark bench clean
+.PHONY: compat-cluster compat-long fuzz simulate simulate-cluster kill mirror-kills chaos soak exactly-once help setup spark-setup java jars archives check fmt lint fast test unit coverage compat compatibility run spark bench clean
 
 help:
 	@sed -n 's/^# \(make .*\|  .*\)/\1/p' Makefile
@@ -52,17 +54,26 @@ $(VENV)/pyvenv.cfg:
 
 # The editable install compiles the per-record scan where a C compiler is there.
 $(INSTALLED): $(VENV)/pyvenv.cfg pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,spark]'
+	@echo "Installing kafkapy and its development tools into $(VENV), and compiling the record scan: some minutes the first time"
+	$(BIN)/python -m pip install --disable-pip-version-check -e '.[dev]'
 	touch $(INSTALLED) $(COMPILED)
+
+$(SPARK_INSTALLED): $(INSTALLED)
+	@echo "Installing PySpark and the libraries of spark_examples into $(VENV): 450 MB to download the first time"
+	$(BIN)/python -m pip install --disable-pip-version-check -e '.[spark]'
+	touch $(SPARK_INSTALLED)
 
 # An editable install keeps running a stale binary after an edit.
 $(COMPILED): $(INSTALLED) $(SCAN)
-	@if [ -f setup.py ]; then $(BIN)/python setup.py --quiet build_ext --inplace; fi
+	@if [ -f setup.py ]; then echo "Compiling the record scan"; $(BIN)/python setup.py --quiet build_ext --inplace; fi
 	@touch $(COMPILED)
 
 setup: $(INSTALLED) $(COMPILED)
 
-java: setup
+# What the Spark pipelines, Java and the suites beside real Kafka need as well (Kafka's jars come with PySpark's Ivy).
+spark-setup: setup $(SPARK_INSTALLED)
+
+java: setup $(SPARK_INSTALLED)
 	@$(BIN)/python -m tools.java --ensure
 
 jars: java

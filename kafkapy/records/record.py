@@ -246,7 +246,8 @@ def _read_headers(body: bytes, place: int, end: int) -> tuple[Headers, int]:
     return tuple(headers), place
 
 
-# Message sets: the formats of magic 0 (Kafka 0.7 to 0.9) and magic 1 (0.10), in which each record is a batch.
+# Message sets: the formats of magic 0 (Kafka 0.8 and 0.9) and magic 1 (0.10), in which each record is a batch.
+# Kafka 0.7 had another format with a magic byte of 0, without offsets and keys, which is not read.
 #
 # A set is a sequence of entries without a header for the set. One entry, big-endian (KIP-31, KIP-32)::
 #

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from kafkapy.clients import topics as client_topics
 from kafkapy.clients.cluster import ClusterClient
+from kafkapy.clients.errors import NoBrokerError
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.metadata import MetadataResponse
 from tests.cli.conftest import Run
@@ -104,6 +106,31 @@ def test_refusals_are_one_line(run: Run, words: list[str], message: str) -> None
     assert refused.err.startswith("kafkapy: ")
     assert refused.err.count("\n") == 1
     assert message in refused.err
+
+
+def test_each_topic_is_reported(run: Run) -> None:
+    created = run("topics", "create", "t-good", "bad name", "t-good", "t-last", "--json")
+    assert (created.code, json.loads(created.out)) == (1, {"created": ["t-good", "t-last"]})
+    (line,) = created.err.splitlines()
+    assert line.startswith("kafkapy: topic bad name: ")
+    deleted = run("topics", "delete", "t-good", "t-missing", "t-last", "-y")
+    assert (deleted.code, deleted.out) == (1, "deleted: t-good, t-last\n")
+    assert deleted.err == "kafkapy: topic t-missing does not exist (UNKNOWN_TOPIC_OR_PARTITION)\n"
+
+
+def test_topics_after_a_broken_connection_are_not_tried(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    create_topic = client_topics.create_topic
+
+    def break_at_the_second(client: ClusterClient, name: str, **options: Any) -> None:
+        if name == "t-second":
+            raise NoBrokerError("the connection broke")
+        create_topic(client, name, **options)
+
+    monkeypatch.setattr(client_topics, "create_topic", break_at_the_second)
+    created = run("topics", "create", "t-first", "t-second", "t-third", "t-fourth")
+    assert (created.code, created.out) == (1, "created: t-first\n")
+    assert created.err == "kafkapy: the connection broke\nkafkapy: not tried: t-third, t-fourth\n"
+    assert run("topics", "create", "t-second").err == "kafkapy: the connection broke\n"
 
 
 def test_delete_asks_first(run: Run) -> None:

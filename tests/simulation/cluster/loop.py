@@ -248,6 +248,9 @@ class SimulatedClock:
     def monotonic_s(self) -> float:
         return self._loop.time()
 
+    def machine_s(self) -> float:
+        return self._loop.time()
+
     def call_later(self, delay_ms: float, callback: Callable[..., object], *args: Any) -> Call:
         return self._loop.call_later(delay_ms / 1000, callback, *args)
 
