@@ -35,6 +35,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
+# Where it is set, each of the thousand brokers that tests start would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
 ARGUMENTS ?=
 SCAN := $(wildcard setup.py $(foreach name,scan compact entries alike,kafkapy/records/$(name).py kafkapy/records/$(name).pxd))
 INSTALLED := $(VENV)/.installed
