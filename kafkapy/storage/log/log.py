@@ -699,9 +699,12 @@ class Log:
             )
         start_offset = max(self.log_start_offset, from_offset)
         with as_storage_error(self, "read"):
-            for segment in self.segments:
+            for segment in self.segments.starting_at(self.segments.floor(start_offset)):
+                # Compaction or DeleteRecords may have removed the records with the segment's largest timestamps.
                 if segment.size and segment.largest_timestamp >= timestamp_ms:
-                    return find_timestamp(segment, timestamp_ms, start_offset, inline=inline)
+                    found = find_timestamp(segment, timestamp_ms, start_offset, inline=inline)
+                    if found is not None:
+                        return found
         return None
 
     def segment_times(self) -> list[tuple[int, int]]:
