@@ -127,7 +127,8 @@ def _attributes(fields: BatchFields) -> int:
 def encode_empty_batch(header: BatchHeader) -> bytes:
     """The batch that compaction leaves when it removes every record of ``header``'s batch.
 
-    It keeps offsets, producer, sequence and epoch; it has no compression and no base timestamp.
+    It keeps offsets, largest timestamp, producer, sequence and epoch; it has no compression and no base timestamp, and
+    is of magic 2, whatever the other is of: no other magic can be empty.
     """
     attributes = header.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT) | header.timestamp_type << 3
     emptied = header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0)

@@ -370,7 +370,7 @@ class ReplicaManager:
     # followers of this leader
 
     def follower_fetched(self, partition: Partition, broker_id: int, fetch_offset: int, log_start_offset: int) -> None:
-        """Note that a replica has all records below ``fetch_offset``, since it fetches there; check waiting requests.
+        """Note that a replica has all records below ``fetch_offset``; check waiting requests.
 
         A follower that has caught up is proposed as in sync. Raises ``NotLeaderOrFollowerError`` for a broker that is
         no replica of the partition.

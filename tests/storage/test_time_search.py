@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.records.record import Record, encode_batch, encode_legacy
+from kafkapy.records.batch import read_header
+from kafkapy.records.record import Record, encode_batch, encode_empty_batch, encode_legacy
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.time_search import INLINE_RECORDS, INLINE_SIZE, LongSearchError
 from tests.storage.support import START_MS, batch, open_log
@@ -62,3 +63,26 @@ def test_the_search_goes_on_behind_a_batch_that_has_nothing(tmp_path: Path) -> N
     assert log.lookup_timestamp(START_MS + 50) == (2, START_MS + 92)
     log.advance_log_start_offset(3)
     assert _found(log, START_MS + 50) == (None, 1)
+
+
+@pytest.mark.parametrize("codec", [0, 1])
+def test_the_search_goes_on_in_the_next_segments(codec: int, tmp_path: Path) -> None:
+    """The records with the largest timestamps of two segments are gone: by DeleteRecords, and by compaction."""
+    log = open_log(tmp_path)
+    for stamps in ((90, 10), (20,), (60,)):
+        records = [Record(b"k", b"v", START_MS + stamp) for stamp in stamps]
+        log.append_as_leader(bytearray(encode_batch(records, compression=codec)), 0, from_client=False)
+        log.roll()
+    empty = read_header(encode_batch([Record(b"k", b"v", START_MS + 80)], base_offset=4))
+    log.append_as_follower(encode_empty_batch(empty))
+    log.roll()
+    log.append_as_leader(bytearray(encode_batch([Record(b"k", b"v", START_MS + 70)])), 0, from_client=False)
+    log.update_high_watermark(6)
+    log.advance_log_start_offset(1)
+    for stamp, wanted in ((5, 1), (15, 2), (25, 3), (65, 5)):
+        found, _ = _found(log, START_MS + stamp)
+        assert found is not None
+        assert found[0] == wanted
+        assert log.lookup_timestamp(START_MS + stamp) == found
+    assert _found(log, START_MS + 75) == (None, codec)
+    assert log.lookup_timestamp(START_MS + 75) is None
