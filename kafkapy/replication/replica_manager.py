@@ -229,9 +229,10 @@ class ReplicaManager:
         """
         self._check_online(topic_partition)
         partition = self.partitions.get(topic_partition)
-        if partition is not None and state.leader_epoch <= partition.leader_epoch:
+        present_epoch = NO_EPOCH if partition is None else partition.leader_epoch
+        if state.leader_epoch <= present_epoch:
             raise StaleControllerEpochError(
-                f"{topic_partition} is at leader epoch {partition.leader_epoch}, the request has {state.leader_epoch}"
+                f"{topic_partition} is at leader epoch {present_epoch}, the request has {state.leader_epoch}"
             )
         if self.broker_id not in state.replicas:
             raise UnknownTopicOrPartitionError(f"broker {self.broker_id} is no replica of {topic_partition}")

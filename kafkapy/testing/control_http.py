@@ -7,6 +7,7 @@ header, which names a foreign domain after a DNS rebinding attack; by ``Origin``
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
@@ -17,6 +18,7 @@ MOST_BODY_BYTES: Final = 65_536
 MOST_NUMBER_BITS: Final = 63
 """Of an integer in a body, without its sign."""
 LOOPBACK_NAMES: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+_HOST: Final = re.compile(r"(?:(?P<name>[A-Za-z0-9.-]+)|\[(?P<address>[0-9A-Fa-f:.]+)\])(?::[0-9]{1,5})?")
 JSON: Final = "application/json"
 METHODS: Final = ("GET", "POST", "DELETE")
 
@@ -102,10 +104,9 @@ def check_origin(head: Head, port: int) -> None:
 
 
 def _host_name(host: str) -> str | None:
-    try:
-        return urlsplit(f"//{host}").hostname
-    except ValueError:
-        return None
+    """Return the name in a ``Host`` header, without its port; None if the header is anything else."""
+    match = _HOST.fullmatch(host)
+    return match and (match["name"] or match["address"]).lower()
 
 
 def read_body(head: Head, data: bytes) -> HttpRequest:

@@ -27,7 +27,7 @@ def test_an_existing_topic_is_an_error_without_if_not_exists(run: Run) -> None:
     run("topics", "create", "t-there")
     refused = run("topics", "create", "t-there")
     assert refused.code == 1
-    assert refused.err == "kafkapy: topic t-there: A topic 't-there' already exists. (TOPIC_ALREADY_EXISTS)\n"
+    assert refused.err == "kafkapy: topic t-there: Topic 't-there' already exists. (TOPIC_ALREADY_EXISTS)\n"
     again = run("topics", "create", "t-there", "t-not-yet", "--if-not-exists", "--json")
     assert json.loads(again.out) == {"created": ["t-not-yet"]}
     assert run("topics", "create", "bad name", "--if-not-exists").code == 1

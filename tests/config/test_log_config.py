@@ -45,7 +45,7 @@ def test_a_dynamic_broker_value_reaches_the_topic() -> None:
     [
         ({"retention": "1"}, "Topics have no configuration key retention"),
         ({"log.segment.bytes": "1000"}, "Topics have no configuration key log.segment.bytes"),
-        ({"segment.bytes": "13"}, "13 can't be the value of segment.bytes: must be at least 14"),
+        ({"segment.bytes": "13"}, "Invalid value 13 for configuration segment.bytes: Value must be at least 14"),
         ({"retention.ms": "-2"}, "must be at least -1"),
         ({"retention.ms": "-2", "bogus": "1"}, "no configuration key bogus"),
         ({"cleanup.policy": "compact,forget"}, "must be one of: compact, delete"),
