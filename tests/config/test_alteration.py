@@ -98,7 +98,12 @@ def test_a_brokers_lists_start_from_its_defaults() -> None:
     [
         ({"nope": "5"}, 40, "Topics have no configuration key nope"),
         ({"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"}, 40, "must not be above max.compaction.lag"),
-        ({"retention.ms": "-7"}, 42, "Invalid config value for resource ConfigResource(type=TOPIC, name='t'): Invalid value -7 for configuration retention.ms"),
+        (
+            {"retention.ms": "-7"},
+            42,
+            "Invalid config value for resource ConfigResource(type=TOPIC, name='t'): "
+            "Invalid value -7 for configuration retention.ms",
+        ),
         ({"cleanup.policy": "delete,foo"}, 42, "must be one of: compact, delete"),
     ],
 )
@@ -126,7 +131,9 @@ def test_bad_overrides_of_a_topic_are_refused(overrides: dict[str, str], code: i
 def test_bad_overrides_of_a_broker_are_refused(name: str, overrides: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidAlterationError) as refused:
         check_broker(BrokerConfig.from_properties(), name, overrides)
-    assert str(refused.value).startswith(f"Invalid config value for resource ConfigResource(type=BROKER, name='{name}'): ")
+    assert str(refused.value).startswith(
+        f"Invalid config value for resource ConfigResource(type=BROKER, name='{name}'): "
+    )
     assert message in str(refused.value)
 
 

@@ -109,7 +109,11 @@ def test_validate_only_changes_nothing() -> None:
     [
         ((TOPIC, "gone", []), 3, "The topic 'gone' does not exist."),
         ((TOPIC, "plain", [("nope", SET, "5")]), 40, "Topics have no configuration key nope"),
-        ((TOPIC, "plain", [("retention.ms", SET, "x")]), 42, "Invalid config value for resource ConfigResource(type=TOPIC, name='plain'): Invalid value x for"),
+        (
+            (TOPIC, "plain", [("retention.ms", SET, "x")]),
+            42,
+            "Invalid config value for resource ConfigResource(type=TOPIC, name='plain'): Invalid value x for",
+        ),
         ((TOPIC, "plain", [("retention.ms", APPEND, "1")]), 42, "APPEND can't be done"),
         ((TOPIC, "plain", [("flush.ms", SET, "1"), ("flush.ms", DELETE, "")]), 42, "more than once: flush.ms"),
         ((BROKER, "0", [("num.partitions", SET, "5")]), 42, "Only a restart changes these"),
