@@ -101,8 +101,10 @@ def test_a_brokers_lists_start_from_its_defaults() -> None:
         (
             {"retention.ms": "-7"},
             42,
-            "Invalid config value for resource ConfigResource(type=TOPIC, name='t'): "
-            "Invalid value -7 for configuration retention.ms",
+            (
+                "Invalid config value for resource ConfigResource(type=TOPIC, name='t'): "
+                "Invalid value -7 for configuration retention.ms"
+            ),
         ),
         ({"cleanup.policy": "delete,foo"}, 42, "must be one of: compact, delete"),
     ],
