@@ -10,7 +10,8 @@ registers (``metadata/expected.py``) and passes them to ``expect``. The image ``
 Three rules follow:
 
 - ``lacks`` is the only way to conclude that a partition does not exist;
-- requests whose answer depends on what exists wait until the image is whole (``Api.needs_whole_image``);
+- requests whose answer depends on what exists wait until the image has been whole (``Api.needs_whole_image``). A broker
+  that registers again, because its session has expired, answers from the image that it has, as Apache Kafka does;
 - the number of partitions of an internal topic comes from the metadata store (``partition_counts``), never from the
   image.
 """
@@ -101,6 +102,8 @@ class MetadataCache:
         """Counts the changes of ``image``: what was derived from one is kept with it, as an old image takes memory."""
         self.is_whole = False
         """Whether the image has all partitions that existed when this broker registered, and live brokers."""
+        self.has_been_whole = False
+        """Whether the image was whole at any time since the start."""
         self.partition_counts: dict[str, int] = {}
         """By name, the number of partitions of each internal topic that is in the metadata store."""
         self._missing: set[TopicPartition] = set()
@@ -122,7 +125,7 @@ class MetadataCache:
         """Set the partitions that exist before this broker registers: the image is partial until it has them all."""
         partition = self.image.partition
         self._missing = {each for each in partitions if partition(*each) is None}
-        self._settle()
+        self._update_whole()
 
     def missing(self, most: int) -> list[TopicPartition]:
         """Up to ``most`` of the expected partitions that the image lacks."""
@@ -131,7 +134,8 @@ class MetadataCache:
     def stop_expecting(self, partitions: Iterable[TopicPartition]) -> None:
         """Treat the image as whole without these partitions: they have been deleted since ``expect``."""
         self._missing.difference_update(partitions)
-        self._settle()
+        self._update_whole()
+        self._end_fulfilled_waits()
 
     def set_partition_count(self, topic: str, count: int) -> None:
         """Set the number of partitions of an internal topic. Further ones count after a restart, as in Kafka."""
@@ -183,15 +187,15 @@ class MetadataCache:
         )
         self.generation += 1
         self._missing.difference_update(changes.arrived)
-        self.is_whole = not self._missing and bool(self.image.brokers)
+        self._update_whole()
         for listener in self._listeners:
             listener(self.image, deleted)
         self._end_fulfilled_waits()
         return deleted
 
-    def _settle(self) -> None:
+    def _update_whole(self) -> None:
         self.is_whole = not self._missing and bool(self.image.brokers)
-        self._end_fulfilled_waits()
+        self.has_been_whole = self.has_been_whole or self.is_whole
 
     def _end_fulfilled_waits(self) -> None:
         for future, predicate in list(self._waiting.items()):
@@ -199,8 +203,8 @@ class MetadataCache:
                 future.set_result(True)
 
     async def wait_until_whole(self, timeout_ms: float, clock: Clock) -> bool:
-        """Wait until the image is whole; False if the time is over first."""
-        return await self.wait_until(lambda _: self.is_whole, timeout_ms, clock)
+        """Wait until the image has been whole; False if the time is over first."""
+        return await self.wait_until(lambda _: self.has_been_whole, timeout_ms, clock)
 
     async def wait_until(self, predicate: Predicate, timeout_ms: float, clock: Clock) -> bool:
         """Wait until the image satisfies ``predicate``; False if the time is over first."""

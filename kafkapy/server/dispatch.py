@@ -153,8 +153,8 @@ class Dispatcher:
         Raises ``ProtocolError`` for bytes that are no request and ``RefusedError`` for one that can't be answered.
         Any other exception is a bug of a handler.
         """
-        is_whole = self.services.metadata.is_whole
-        if session.forms and is_whole and (reply := self._dispatch_undecoded(frame, session)) is not None:
+        has_metadata = self.services.metadata.has_been_whole
+        if session.forms and has_metadata and (reply := self._dispatch_undecoded(frame, session)) is not None:
             return reply
         reader = Reader(frame, INLINE_SLOTS)
         try:
@@ -164,7 +164,7 @@ class Dispatcher:
         key, version = header.api_key, header.api_version
         route = self._routes.get((key, version))
         start = reader.position
-        if route is None or (route.needs_whole_image and not is_whole):
+        if route is None or (route.needs_whole_image and not has_metadata):
             return self._dispatch_later(route, header, (frame, start), session)
         self._counts[route.name] += 1
         try:

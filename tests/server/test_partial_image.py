@@ -57,6 +57,12 @@ def tell(broker: BrokerServer, *partitions: TopicPartition) -> None:
     finish(broker.services.metadata.apply(request))
 
 
+def start_again(broker: BrokerServer, *partitions: TopicPartition) -> None:
+    """Bring the broker to where it is after a start in a cluster with these partitions."""
+    broker.services.metadata.has_been_whole = False
+    broker.services.metadata.expect(partitions)
+
+
 async def is_waiting(answer: "asyncio.Future[Any]") -> bool:
     await asyncio.sleep(0.05)
     return not answer.done()
@@ -78,7 +84,7 @@ def test_a_request_about_what_exists_waits_for_the_whole_image(
     async def scenario() -> None:
         async with running_broker(tmp_path, clock=ManualClock()) as broker:
             client, other = await Client.connect(broker), await Client.connect(broker)
-            broker.services.metadata.expect([LATE])
+            start_again(broker, LATE)
             answer = asyncio.ensure_future(client.ask(request_, version))
             assert await is_waiting(answer)
             assert (await other.ask(ApiVersionsRequest("a", "1"), 3)).error_code == 0
@@ -107,7 +113,7 @@ def test_a_repeated_request_waits_too(tmp_path: Path) -> None:
             tell(broker, LATE)
             for _ in range(3):
                 assert error_code(await client.ask(METADATA, 9)) == 0
-            broker.services.metadata.expect([LATE, TopicPartition("later", 0)])
+            start_again(broker, LATE, TopicPartition("later", 0))
             answer = asyncio.ensure_future(client.ask(METADATA, 9))
             assert await is_waiting(answer)
             tell(broker, TopicPartition("later", 0))
@@ -136,11 +142,22 @@ def test_a_connection_is_closed_when_the_controller_stays_silent(
         clock = ManualClock()
         async with running_broker(tmp_path, clock=clock) as broker:
             client = await Client.connect(broker)
-            broker.services.metadata.expect([LATE])
+            start_again(broker, LATE)
             client.send(frame(METADATA, 9))
             await asyncio.sleep(0.05)
             clock.advance(LONGEST_HOLD_MS)
             assert await client.is_closed()
             assert "the controller has not sent all metadata yet, on which metadata depends" in caplog.text
+
+    run(scenario())
+
+
+def test_a_broker_that_registers_again_answers_from_the_image_that_it_has(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path, clock=ManualClock()) as broker:
+            client = await Client.connect(broker)
+            tell(broker, LATE)
+            broker.services.metadata.expect([LATE, TopicPartition("later", 0)])
+            assert error_code(await client.ask(METADATA, 9)) == 0
 
     run(scenario())

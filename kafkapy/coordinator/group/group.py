@@ -26,7 +26,7 @@ class Group:
 
     __slots__ = (
         "group_id", "state", "state_timestamp_ms", "generation_id", "protocol_type", "protocol_name", "subscribed",
-        "budget", "members", "pending", "offsets", "join_timer", "is_in_initial_delay", "has_new_member", "_now_ms",
+        "budget", "members", "pending", "offsets", "phase_timer", "is_in_initial_delay", "has_new_member", "_now_ms",
         "_name_size", "_subscription", "_subscription_bytes",
     )  # fmt: skip
 
@@ -47,7 +47,7 @@ class Group:
         # ids that were handed out with MEMBER_ID_REQUIRED and have not joined yet, with their time-outs
         self.pending: dict[str, TimerHandle] = {}
         self.offsets = Offsets()
-        self.join_timer: TimerHandle | None = None
+        self.phase_timer: TimerHandle | None = None
         self.is_in_initial_delay = False
         self.has_new_member = False
 

@@ -12,12 +12,15 @@ from kafkapy.text import text_size
 
 
 class Member:
-    """One member. ``session_deadline_ms`` is on the monotonic clock; the timer may fire earlier (``rebalance.py``)."""
+    """One member. ``session_deadline_ms`` is on the monotonic clock; the timer may fire earlier (``rebalance.py``).
+
+    ``has_synced`` tells whether a SyncGroup has come since the last join phase.
+    """
 
     __slots__ = (
         "member_id", "instance_id", "client_id", "client_host", "rebalance_timeout_ms", "session_timeout_ms",
-        "protocols", "assignment", "charged_bytes", "joining", "syncing", "is_new", "session_deadline_ms",
-        "session_timer",
+        "protocols", "assignment", "charged_bytes", "joining", "syncing", "is_new", "has_synced",
+        "session_deadline_ms", "session_timer",
     )  # fmt: skip
 
     def __init__(self, member_id: str, call: JoinCall) -> None:
@@ -33,6 +36,7 @@ class Member:
         self.joining: Answer[JoinResult] | None = None
         self.syncing: Answer[SyncResult] | None = None
         self.is_new = False
+        self.has_synced = False
         self.session_deadline_ms = 0.0
         self.session_timer: TimerHandle | None = None
 

@@ -219,6 +219,7 @@ def sync(rebalancer: Rebalancer, group: Group, call: SyncCall) -> Answer[SyncRes
     if error_code:
         return Answer.of(SyncResult(error_code))
     member = group.members[call.member_id]
+    member.has_synced = True
     if group.state is states.STABLE:
         rebalancer.touch(member)
         return Answer.of(_assigned(group, member))

@@ -24,6 +24,10 @@ Order of events, from the first member to a stable group
     5. A Heartbeat moves the deadline of its member's session. When a member joins, leaves, or its session ends
        (``remove_member``), the order starts again at 1; requests of the others get REBALANCE_IN_PROGRESS.
 
+    A member that sends heartbeats after 2 but no SyncGroup would keep the others waiting in 3. When the longest
+    rebalance time-out has passed since 2, all members without a SyncGroup are removed (KAFKA-12890), and the order
+    starts again.
+
 The last member leaves, or its session ends
 
     ``GroupCoordinator.leave`` → ``membership.leave`` → ``Rebalancer.remove_member`` → ``prepare`` (Stable and
@@ -48,8 +52,8 @@ A crash of the broker, or a change of the partition's leader
                                            and removed again when their sessions end
 
 Timers: one for each member's session, one for each member id that was handed out and has not joined (``add_pending``),
-one for a group's join phase. A heartbeat only moves its member's deadline; a session timer that fires before the
-deadline is set again for the remaining time.
+one for a group's join phase, or for the SyncGroup requests after it. A heartbeat only moves its member's deadline; a
+session timer that fires before the deadline is set again for the remaining time.
 """
 
 from collections.abc import Callable, Mapping
@@ -68,8 +72,8 @@ NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
 """The longest wait of a new member's first JoinGroup. It has no id yet, so it can't send heartbeats; a client that has
 closed its connection must not delay the others for ever."""
 
-JOIN_AGAIN_MS: Final = 100
-"""The shortest wait for static members after the end of a join phase in which no member has joined.
+SHORTEST_PHASE_MS: Final = 100
+"""The shortest wait for SyncGroup requests, and for static members after a join phase in which no member has joined.
 
 Their rebalance time-out may be 0: Apache Kafka then ends the phase again and again without a pause, until their
 sessions end."""
@@ -148,6 +152,7 @@ class Rebalancer:
 
     def prepare(self, group: Group) -> None:
         """Start a join phase: all members must join (again), within the longest rebalance time-out among them."""
+        self._stop_phase_timer(group)
         if group.state is states.COMPLETING:
             self.reset_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS)
         is_first_member = group.state is states.EMPTY
@@ -172,7 +177,9 @@ class Rebalancer:
         if delay_ms == 0:
             self.complete_join(group)
         else:
-            group.join_timer = self._clock.call_later(delay_ms, self._initial_delay_over, group, delay_ms, remaining_ms)
+            group.phase_timer = self._clock.call_later(
+                delay_ms, self._initial_delay_over, group, delay_ms, remaining_ms
+            )
 
     def _initial_delay_over(self, group: Group, delay_ms: int, remaining_ms: int) -> None:
         if group.has_new_member and remaining_ms:
@@ -188,7 +195,7 @@ class Rebalancer:
             self.complete_join(group)
         else:
             timeout_ms = max(group.members.rebalance_timeout_ms(), shortest_ms)
-            group.join_timer = self._clock.call_later(timeout_ms, self.complete_join, group)
+            group.phase_timer = self._clock.call_later(timeout_ms, self.complete_join, group)
 
     def try_complete_join(self, group: Group) -> None:
         """End the join phase if no member is missing any more."""
@@ -199,13 +206,13 @@ class Rebalancer:
         """End the join phase: remove missing dynamic members, start the next generation, answer JoinGroup requests."""
         if group.is_dead:
             return
-        self._stop_join_timer(group)
+        self._stop_phase_timer(group)
         for member in group.members.all():
             if member.joining is None and member.instance_id is None:
                 group.members.remove(member.member_id)
         if group.members and not group.members.elect_joined_leader():
             # only static members, none of which has joined: they join later, or their sessions end
-            self._wait_for_members(group, JOIN_AGAIN_MS)
+            self._wait_for_members(group, SHORTEST_PHASE_MS)
             return
         group.is_in_initial_delay = False
         group.start_next_generation()
@@ -216,10 +223,21 @@ class Rebalancer:
             self.store_group(group, {}, _ignore)
 
     def _announce_generation(self, group: Group) -> None:
+        timeout_ms = max(group.members.rebalance_timeout_ms(), SHORTEST_PHASE_MS)
+        group.phase_timer = self._clock.call_later(timeout_ms, self._remove_without_sync, group)
         for member in group.members.all():
             self.start_session(group, member)
-            member.is_new = False
+            member.is_new = member.has_synced = False
             member.answer_join(self.joined(group, member))
+
+    def _remove_without_sync(self, group: Group) -> None:
+        """Remove the members that have sent no SyncGroup since the last join phase; the others rebalance."""
+        group.phase_timer = None
+        late = [member for member in group.members.all() if not member.has_synced]
+        for member in late:
+            group.members.remove(member.member_id)
+        if late:
+            self.prepare(group)
 
     def joined(self, group: Group, member: Member) -> JoinResult:
         """The JoinGroup result of a member of the present generation; the leader's has all members."""
@@ -236,10 +254,10 @@ class Rebalancer:
         )
 
     @staticmethod
-    def _stop_join_timer(group: Group) -> None:
-        if group.join_timer is not None:
-            group.join_timer.cancel()
-            group.join_timer = None
+    def _stop_phase_timer(group: Group) -> None:
+        if group.phase_timer is not None:
+            group.phase_timer.cancel()
+            group.phase_timer = None
 
     # Load and unload of the whole group
 
@@ -252,7 +270,7 @@ class Rebalancer:
 
     def kill(self, group: Group, error_code: int) -> None:
         """Move a deleted or unloaded group to Dead: stop its timers, answer waiting requests with ``error_code``."""
-        self._stop_join_timer(group)
+        self._stop_phase_timer(group)
         group.end()
         group.transition_to(states.DEAD)
         for member in group.members.all():

@@ -33,7 +33,8 @@ def expired_offsets(
     """Return the ``partitions`` whose offsets have expired (``offsets.retention.minutes``, KIP-211).
 
     * Of a group without members: all, the retention counts from when it became Empty.
-    * Of a consumer group with members: those of topics without a subscriber, counted from the commit.
+    * Of a Stable consumer group: those of topics without a subscriber, counted from the commit. During a rebalance
+      none, since members that have not joined yet may subscribe to any topic (KAFKA-13636).
     * Of consumers without group management: all, counted from the commit.
     * A commit with a retention time expires at the end of it, under the same conditions.
     * Of any other group with members (its subscriptions can't be read): none.
@@ -41,7 +42,8 @@ def expired_offsets(
     An offset that is being committed, also in a transaction, stays: its tombstone would delete the commit too.
     """
     counts_from_empty = group.protocol_type is not None and group.state is states.EMPTY
-    if not counts_from_empty and group.protocol_type is not None and group.subscribed is None:
+    is_used = group.state is not states.STABLE or group.subscribed is None  # by topics that can't be told
+    if not counts_from_empty and group.protocol_type is not None and is_used:
         return []
     empty_since_ms = group.state_timestamp_ms if counts_from_empty else NO_TIMESTAMP
     return [

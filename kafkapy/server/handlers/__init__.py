@@ -23,7 +23,7 @@ class Api(NamedTuple):
     between_brokers: bool = False
     """Whether only brokers send it. Apache Kafka requires the operation ClusterAction on the cluster then."""
     needs_whole_image: bool = False
-    """Whether the answer depends on which topics exist: requests wait while the metadata image is partial."""
+    """Whether the answer depends on which topics exist: requests wait until the metadata image has been whole."""
 
 
 class ApiTable:

@@ -20,7 +20,6 @@ def test_without_initial_delay_the_first_member_joins_at_once() -> None:
     assert result.leader_id == result.member_id
     assert [(member.member_id, member.metadata) for member in result.members] == [(result.member_id, subscription("t"))]
     assert world.group().state.value == "CompletingRebalance"
-    assert world.group().join_timer is None
 
 
 def test_a_member_id_is_handed_out_before_the_member_joins() -> None:

@@ -99,9 +99,9 @@ def test_absent_static_members_do_not_keep_the_broker_busy(rebalance_timeout_ms:
     world.coordinator._rebalancer.remove_member(world.group(), world.group().members[member])
     timers = 0
     for _ in range(5_000):
-        before = world.group().join_timer
+        before = world.group().phase_timer
         world.clock.advance(1)
-        timers += world.group().join_timer is not before
+        timers += world.group().phase_timer is not before
     assert 0 < timers <= 51
     assert (world.group().state.value, list(world.group().members)) == ("PreparingRebalance", [first])
     assert world.joined(first, instance_id="i").generation_id == 2
@@ -111,9 +111,9 @@ def test_maybe_prepare_leaves_a_running_join_phase_alone() -> None:
     world = World()
     world.stable()
     world.join()
-    timer = world.group().join_timer
+    timer = world.group().phase_timer
     world.coordinator._rebalancer.maybe_prepare(world.group())
-    assert world.group().join_timer is timer
+    assert world.group().phase_timer is timer
 
 
 def test_an_empty_generation_is_written() -> None:

@@ -337,8 +337,24 @@ def test_an_offset_with_a_pending_commit_stays() -> None:
 def test_offsets_of_a_newly_subscribed_topic_stay() -> None:
     world, group = settled()
     member_id = next(iter(group.members))
-    world.joined(member_id, protocols=(("range", subscription("other")),))
+    generation = world.joined(member_id, protocols=(("range", subscription("other")),)).generation_id
+    world.sync(member_id, generation)
     assert expired(group, 6_000) == [TP]
+
+
+def test_no_offsets_expire_during_a_rebalance() -> None:
+    """Members that have not joined again yet may subscribe to any topic (KAFKA-13636)."""
+    world, group = settled()
+    member_id = next(iter(group.members))
+    waiting = world.join()
+    assert group.state.value == "PreparingRebalance"
+    assert expired(group, 10**15) == []
+    generation = world.joined(member_id).generation_id
+    assert group.state.value == "CompletingRebalance"
+    assert expired(group, 10**15) == []
+    world.sync(waiting.value.member_id, generation)
+    world.sync(member_id, generation)
+    assert expired(group, 6_000) == [OTHER]
     assert RANGE
 
 

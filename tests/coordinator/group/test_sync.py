@@ -141,3 +141,53 @@ def test_the_session_counts_again_from_the_assignment() -> None:
     assert waiting.value.error_code == 0
     world.clock.advance(9_000)
     assert follower.value.member_id in world.group().members
+
+
+def rebalancing(world: World) -> tuple[str, str, int]:
+    """A group whose two members have joined: the ids of the leader and the follower, and the generation."""
+    leader = world.joined(rebalance_timeout_ms=4_000).member_id
+    joining = world.join(rebalance_timeout_ms=3_000)
+    generation = world.joined(leader, rebalance_timeout_ms=4_000).generation_id
+    return leader, joining.value.member_id, generation
+
+
+def test_a_leader_that_never_syncs_is_removed_after_the_longest_rebalance_time_out() -> None:
+    """Its heartbeats would keep the others waiting for ever (KAFKA-12890)."""
+    world = World()
+    leader, follower, generation = rebalancing(world)
+    waiting = world.sync(follower, generation)
+    world.clock.advance(3_999)
+    assert world.heartbeat(leader, generation) == 0
+    assert not waiting.is_set
+    world.clock.advance(1)
+    assert waiting.value.error_code == 27
+    assert world.heartbeat(leader, generation) == 25
+    assert world.joined(follower).leader_id == follower
+
+
+def test_a_follower_that_never_syncs_is_removed_from_a_stable_group() -> None:
+    world = World()
+    leader, follower, generation = rebalancing(world)
+    assert world.sync(leader, generation).value.error_code == 0
+    world.clock.advance(4_000)
+    assert world.heartbeat(follower, generation) == 25
+    assert world.heartbeat(leader, generation) == 27
+
+
+def test_members_that_have_synced_stay() -> None:
+    world = World()
+    leader, follower, generation = rebalancing(world)
+    waiting = world.sync(follower, generation)
+    world.sync(leader, generation)
+    assert waiting.value.error_code == 0
+    world.clock.advance(4_000)
+    assert [world.heartbeat(each, generation) for each in (leader, follower)] == [0, 0]
+
+
+def test_a_group_of_which_no_member_syncs_becomes_empty() -> None:
+    world = World()
+    world.joined(rebalance_timeout_ms=0)
+    world.clock.advance(99)
+    assert world.group().state.value == "CompletingRebalance"
+    world.clock.advance(1)
+    assert world.group().state.value == "Empty"
