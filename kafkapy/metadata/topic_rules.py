@@ -10,11 +10,14 @@ from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.metadata.errors import InvalidReplicaAssignmentError, InvalidTopicError, PolicyViolationError
 from kafkapy.text import shortened
 from kafkapy.turns import Steps, in_turns
+from kafkapy.types import TopicPartition
 
 GROUP_METADATA_TOPIC: Final = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 INTERNAL_TOPICS: Final = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC})
 MAX_NAME_LENGTH: Final = 249
+MAX_FOLDER_LENGTH: Final = 255
+"""The longest name of a partition's folder that file systems accept."""
 MOST_REPLICAS: Final = 1_000
 """The most replicas of one partition that a CreateTopics request may name, whether these brokers exist or not. Each
 step of the controller handles a partition with all of its replicas; Apache Kafka has no bound."""
@@ -35,6 +38,19 @@ def check_name(name: str) -> None:
         raise InvalidTopicError(kafka_texts.topic_name_too_long(shortened(name, _LONGEST_SHOWN)))
     if not _LEGAL.fullmatch(name):
         raise InvalidTopicError(kafka_texts.topic_name_characters(shortened(name, _LONGEST_SHOWN)))
+
+
+def check_partition(topic_partition: TopicPartition) -> None:
+    """Raise InvalidTopicError for a partition of a peer's request that can't have a folder and a node of its own."""
+    topic, partition = topic_partition
+    check_name(topic)
+    if partition < 0:
+        raise InvalidTopicError(f"There is no partition {partition} of '{topic}': the numbers begin with 0.")
+    if len(topic) + len(f"-{partition}") > MAX_FOLDER_LENGTH:
+        raise InvalidTopicError(
+            f"The name of a folder for partition {partition} of {topic[:_SHOWN]} has more than {MAX_FOLDER_LENGTH} "
+            "characters."
+        )
 
 
 class TopicNames:

@@ -25,6 +25,7 @@ from kafkapy.metadata.errors import (
     StaleControllerEpochError,
     UnknownTopicOrPartitionError,
 )
+from kafkapy.metadata.topic_rules import check_partition
 from kafkapy.metadata.znodes import LeaderIsr
 from kafkapy.records.validate import CheckedBatch, ValidatedBatch
 from kafkapy.replication.partition import ALL_IN_SYNC, LeaderAndIsrPartition, Partition
@@ -223,10 +224,12 @@ class ReplicaManager:
     def become_leader_or_follower(self, topic_partition: TopicPartition, state: LeaderAndIsrPartition) -> None:
         """Apply one partition of a LeaderAndIsr request; a new replica's log is created.
 
-        Raises ``StaleControllerEpochError`` for a leader epoch that is not newer (as 2.7 does; the controller ignores
-        it), ``UnknownTopicOrPartitionError`` when this broker is none of the replicas, ``KafkaStorageError`` when its
-        data directory is, or may be, offline, or the log can't be created.
+        Raises ``InvalidTopicError`` for a topic that CreateTopics refuses, ``StaleControllerEpochError`` for a leader
+        epoch that is not newer (as 2.7 does; the controller ignores it), ``UnknownTopicOrPartitionError`` when this
+        broker is none of the replicas, ``KafkaStorageError`` when its data directory is, or may be, offline, or the log
+        can't be created.
         """
+        check_partition(topic_partition)
         self._check_online(topic_partition)
         partition = self.partitions.get(topic_partition)
         present_epoch = NO_EPOCH if partition is None else partition.leader_epoch
@@ -307,9 +310,10 @@ class ReplicaManager:
     def stop_replica(self, topic_partition: TopicPartition, leader_epoch: int, *, delete: bool) -> None:
         """Stop a replica, and with ``delete`` remove its log; a replica that is not here is no error.
 
-        Raises ``FencedLeaderEpochError`` for an epoch older than the partition's, ``KafkaStorageError`` if its data
-        directory is offline.
+        Raises ``InvalidTopicError`` for a topic that CreateTopics refuses, ``FencedLeaderEpochError`` for an epoch
+        older than the partition's, ``KafkaStorageError`` if its data directory is offline.
         """
+        check_partition(topic_partition)
         self._check_online(topic_partition)
         partition = self.partitions.get(topic_partition)
         if partition is not None:

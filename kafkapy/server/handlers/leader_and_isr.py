@@ -3,7 +3,8 @@
 Done: fencing by controller and broker epoch; each partition's leader epoch; creating logs, with the configuration of
 their topics, which is read from the metadata store first; leading, or fetching from the leader.
 Errors: STALE_CONTROLLER_EPOCH 11 (whole request, or a partition whose leader epoch is not newer), STALE_BROKER_EPOCH
-77, UNKNOWN_TOPIC_OR_PARTITION 3 (not a replica), KAFKA_STORAGE_ERROR 56 (its data directory is, or may be, offline),
+77, UNKNOWN_TOPIC_OR_PARTITION 3 (not a replica), INVALID_TOPIC_EXCEPTION 17 (a name that CreateTopics refuses, a
+negative partition; 2.7.2 creates the folder), KAFKA_STORAGE_ERROR 56 (its data directory is, or may be, offline),
 UNKNOWN_SERVER_ERROR -1 (its topic's configuration can't be read).
 """
 
@@ -11,6 +12,8 @@ import asyncio
 from collections.abc import Iterator
 
 from kafkapy.errors import BrokerError
+from kafkapy.metadata.errors import InvalidTopicError
+from kafkapy.metadata.topic_rules import check_name
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
@@ -46,13 +49,21 @@ def _read_configuration(context: RequestContext, request: LeaderAndIsrRequest) -
     Returns the topics whose configuration can't be read.
     """
     configs = context.services.config_admin
-    topics = configs.unread_topics(topic for topic, _ in _states(request))
+    topics = configs.unread_topics(topic for topic, _ in _states(request) if _is_legal(topic))
     if topics:
         reading = asyncio.ensure_future(configs.load_topics(topics))
         turns().wait_for(reading)
         yield
         reading.result()
     return set(configs.unread_topics(topics))
+
+
+def _is_legal(topic: str) -> bool:
+    try:
+        check_name(topic)
+    except InvalidTopicError:
+        return False
+    return True
 
 
 def _states(request: LeaderAndIsrRequest) -> Iterator[tuple[str, LeaderAndIsrPartitionState]]:
@@ -64,9 +75,10 @@ def _states(request: LeaderAndIsrRequest) -> Iterator[tuple[str, LeaderAndIsrPar
 
 
 def _apply(context: RequestContext, topic: str, state: LeaderAndIsrPartitionState) -> int:
+    topic_partition = TopicPartition(topic, state.partition_index)
     try:
         context.services.replica_manager.become_leader_or_follower(
-            TopicPartition(topic, state.partition_index),
+            topic_partition,
             LeaderAndIsrPartition(
                 controller_epoch=state.controller_epoch,
                 leader=state.leader,
@@ -79,6 +91,9 @@ def _apply(context: RequestContext, topic: str, state: LeaderAndIsrPartitionStat
                 is_new=state.is_new,
             ),
         )
+    except InvalidTopicError as error:
+        context.log_refusal(f"a replica of {str(topic_partition)!r}", error)
+        return error.error_code
     except BrokerError as error:
         return error.error_code
     return 0

@@ -2,13 +2,14 @@
 
 Done: fencing by controller and broker epoch; leader epochs (v3): an older one is refused, an equal one accepted (2.7.2
 refuses it too, later releases do not); a replica that is not here is no error.
-Errors: STALE_CONTROLLER_EPOCH 11, STALE_BROKER_EPOCH 77 (both with no partitions), FENCED_LEADER_EPOCH 74,
-KAFKA_STORAGE_ERROR 56.
+Errors: STALE_CONTROLLER_EPOCH 11, STALE_BROKER_EPOCH 77 (both with no partitions), INVALID_TOPIC_EXCEPTION 17 (a name
+that CreateTopics refuses, a negative partition), FENCED_LEADER_EPOCH 74, KAFKA_STORAGE_ERROR 56.
 """
 
 from collections.abc import Iterator
 
 from kafkapy.errors import BrokerError
+from kafkapy.metadata.errors import InvalidTopicError
 from kafkapy.protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 from kafkapy.server.context import RequestContext
 from kafkapy.turns import Steps
@@ -47,6 +48,9 @@ def _apply(context: RequestContext, stop: Stop) -> int:
     topic_partition, leader_epoch, delete = stop
     try:
         context.services.replica_manager.stop_replica(topic_partition, leader_epoch, delete=delete)
+    except InvalidTopicError as error:
+        context.log_refusal(f"the stop of {str(topic_partition)!r}", error)
+        return error.error_code
     except BrokerError as error:
         return error.error_code
     return 0

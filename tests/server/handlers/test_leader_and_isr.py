@@ -1,5 +1,6 @@
 """LeaderAndIsr as a broker receives it: fences and partitions."""
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,45 @@ def test_a_topic_whose_configuration_can_not_be_read_gets_no_log(tmp_path: Path)
             response = await in_turns(handle(context, request()))
             assert [one.error_code for one in response.partition_errors] == [-1]
             assert TopicPartition("new", 0) not in services.replica_manager.partitions
+
+    run(scenario())
+
+
+def _folders(path: Path) -> set[Path]:
+    return {found for found in path.rglob("*") if found.is_dir()}
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition"),
+    [(name, 0) for name in ("", ".", "..", "../evil", "/evil", "a/b", "a\0b", "a b", "é", "x" * 250, "x" * 32_000)]
+    + [("new", -1), ("new", -(2**31)), ("x" * 249, 2**31 - 1)],
+)
+def test_a_name_that_can_not_be_a_topic_s_becomes_no_path(
+    topic: str, partition: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            await Client.connect(broker)
+            services = broker.services
+            await services.config_admin.load_topics(["legal"])
+            sent = request()
+            illegal = LeaderAndIsrPartitionState("", partition, 1, ME, 0, [ME], 0, [ME], is_new=True)
+            legal = LeaderAndIsrPartitionState("", 0, 1, ME, 0, [ME], 0, [ME], is_new=True)
+            sent.topic_states = [
+                LeaderAndIsrTopicState(topic, partition_states=[illegal]),
+                LeaderAndIsrTopicState("legal", partition_states=[legal]),
+            ]
+            before = _folders(tmp_path.parent)
+            header = RequestHeader(LeaderAndIsrRequest.API_KEY, 4, 1, "test")
+            context = RequestContext(services, header, next(iter(broker.listeners[0].connections)).session)
+            response = await in_turns(handle(context, sent))
+            assert [one.error_code for one in response.partition_errors] == [17, 0]
+            assert _folders(tmp_path.parent) - before == {tmp_path / "data" / "legal-0"}
+            assert list(services.replica_manager.partitions) == [TopicPartition("legal", 0)]
+            assert not broker.broken.is_set()
+            assert "Refused a replica of " in caplog.text
 
     run(scenario())
 

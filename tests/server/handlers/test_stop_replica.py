@@ -67,6 +67,20 @@ def test_older_epochs_and_controllers_are_refused(tmp_path: Path) -> None:
     run(scenario())
 
 
+@pytest.mark.parametrize("stopped", [("../t", 0), ("", 0), ("a\0b", 0), ("t", -1)])
+def test_a_name_that_can_not_be_a_topic_s_is_refused(stopped: tuple[str, int], tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            sent = request(3, delete=True)
+            sent.topic_states.insert(0, StopReplicaTopicState(stopped[0], [StopReplicaPartitionState(stopped[1])]))
+            assert [one.error_code for one in call(broker, sent, 3).partition_errors] == [17, 0]
+            assert PARTITION not in broker.services.replica_manager.partitions
+
+    run(scenario())
+
+
 def test_a_step_is_a_replica(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
