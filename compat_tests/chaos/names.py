@@ -7,9 +7,10 @@ name has to be as clients were told. `misplaced_names` finds in the logs what wa
 """
 
 import struct
+import threading
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from compat_tests.chaos.checks import (
@@ -41,6 +42,7 @@ ASKED = 200
 """The names of each type whose coordinator every broker is asked for."""
 KEPT_GROUPS, KEPT_IDS = 60, 20
 ASK_EVERY_S = 0.5
+ASK_MEANWHILE_EVERY_S = 0.02
 TRANSACTION_MS = 60_000
 LATER: Final = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -49,6 +51,30 @@ LATER: Final = {
     ErrorCode.CONCURRENT_TRANSACTIONS,
     ErrorCode.REQUEST_TIMED_OUT,
 }
+
+
+@contextmanager
+def asked_meanwhile(cluster: ThreeMachines) -> Iterator[None]:
+    """Clients look for their coordinators all the time, so a broker is asked as soon as it answers at all."""
+    is_over = threading.Event()
+
+    def ask(number: int) -> None:
+        while not is_over.is_set():
+            with suppress(OSError, AssertionError), Wire(cluster.brokers[number].bootstrap) as wire:
+                while not is_over.wait(ASK_MEANWHILE_EVERY_S):
+                    for kind in (GROUP, TRANSACTION):
+                        wire.ask(FindCoordinatorRequest(key="name-0", key_type=kind), 1)
+            is_over.wait(ASK_MEANWHILE_EVERY_S)
+
+    threads = [threading.Thread(target=ask, args=(number,), daemon=True) for number in BROKERS]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        for thread in threads:
+            thread.join()
 
 
 class Names:

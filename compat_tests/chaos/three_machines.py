@@ -40,7 +40,6 @@ INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
 KEPT_TOPIC = "kept-0"
 """A topic that no round deletes; `Size.topics` has more of them."""
 SETTINGS = {
-    "zookeeper.connection.timeout.ms": "30000",
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
     "replica.lag.time.max.ms": "5000",
@@ -84,6 +83,7 @@ class Size:
             "offsets.topic.num.partitions": count,
             "transaction.state.log.num.partitions": count,
             "zookeeper.session.timeout.ms": str(self.session_ms),
+            "zookeeper.connection.timeout.ms": str(5 * self.session_ms),
         }
 
     def new_topics(self) -> list[NewTopic]:
@@ -147,7 +147,7 @@ class ThreeMachines:
 
     def __enter__(self) -> Self:
         try:
-            self.zookeeper.start()
+            self.zookeeper.start(wait=False).wait_ready(WAIT_S)
             for broker in self.brokers.values():
                 broker.start(wait=False)
             for broker in self.brokers.values():

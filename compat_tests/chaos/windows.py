@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 
+from compat_tests.chaos.names import asked_meanwhile
 from compat_tests.chaos.namespaces import CLIENTS
 from compat_tests.chaos.three_machines import BROKERS, WAIT_S, ZOOKEEPER, ThreeMachines, Tree
 from compat_tests.chaos.workload import PARTITIONS, TRANSACTIONAL_ID
@@ -203,7 +204,7 @@ class Faults:
         for broker in brokers.values():
             broker.kill()
         time.sleep(chance.choice([0, window.seconds, 2 * self._cluster.size.session_ms / 1000]))
-        with busy_processors():
+        with busy_processors(), asked_meanwhile(self._cluster):
             self._start_all(victim, window.seconds, chance)
 
     def _start_all(self, victim: int, seconds: float, chance: random.Random) -> None:
