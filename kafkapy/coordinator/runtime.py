@@ -94,6 +94,14 @@ class Metadata(Protocol):
         """The present image; ``topics`` by name, each with its ``partitions``."""
         ...
 
+    def lacks(self, topic: str, partition: int, /) -> bool:
+        """Whether the cluster does not have the partition: never true while the image is partial."""
+        ...
+
+    def when_counted(self, topic: str, on_count: Callable[[int], None], /) -> None:
+        """Call ``on_count`` with the topic's number of partitions: now, or as soon as the topic exists."""
+        ...
+
     def add_listener(self, listener: Callable[..., Any], /) -> None:
         """Call ``listener(image, deleted partitions)`` after each change."""
         ...
@@ -272,6 +280,7 @@ class Runtime(ABC, Generic[S]):
     def startup(self) -> None:
         """Serve requests; call it before the broker learns which partitions it leads."""
         self._leadership.add_leadership_listener(self)
+        self._metadata.when_counted(self._topic, self._set_partition_count)
         self.is_running = True
 
     def shutdown(self) -> None:
@@ -295,23 +304,19 @@ class Runtime(ABC, Generic[S]):
     # Find
 
     def partition_for(self, name: str) -> int:
-        """The partition that keeps a group or a transactional id.
+        """The partition that keeps a group or a transactional id; by the configured number before the topic exists."""
+        count = self._partition_count
+        return partition_for(name, self._settings.partition_count if count is None else count)
 
-        The number of partitions is the topic's when first seen, as in Kafka: the configured one only creates it.
-        """
-        if self._partition_count is None:
-            topic = self._metadata.image.topics.get(self._topic)
-            if topic is None:
-                return partition_for(name, self._settings.partition_count)
-            self._partition_count = len(topic.partitions)
-        return partition_for(name, self._partition_count)
+    def _set_partition_count(self, count: int) -> None:
+        self._partition_count = count
 
     def find(self, name: str) -> S | int:
         """The shard that keeps ``name``, or the error code that says why this broker can't serve it."""
         if not self.is_running:
             return self.stopped_error
         count = self._partition_count
-        shard = self.shards.get(self.partition_for(name) if count is None else partition_for(name, count))
+        shard = None if count is None else self.shards.get(partition_for(name, count))
         if shard is None:
             return ErrorCode.NOT_COORDINATOR
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if shard.is_loading else shard

@@ -2,10 +2,22 @@
 
 Handlers read ``MetadataCache.image`` and need no lock; two reads of one image always agree. UpdateMetadata replaces
 the live brokers and adds, updates or (leader -2) removes single partitions.
+
+After a broker has registered, the controller sends it the metadata in one request or in several, in an order that
+depends on the controller. Until all have arrived, the image is partial: a topic that it lacks may exist, and a topic
+that it has may have more partitions. So the broker reads the partitions of all topics from the metadata store before it
+registers (``metadata/expected.py``) and passes them to ``expect``. The image ``is_whole`` when it has all of them.
+Three rules follow:
+
+- ``lacks`` is the only way to conclude that a partition does not exist;
+- requests whose answer depends on what exists wait until the image is whole (``Api.needs_whole_image``);
+- the number of partitions of an internal topic comes from the metadata store (``partition_counts``), never from the
+  image.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
+from itertools import islice
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -75,10 +87,9 @@ class MetadataImage(NamedTuple):
         return None if found is None else found.partitions.get(partition)
 
 
-FIRST_IMAGE_TIMEOUT_MS: Final = 10_000
-"""How long a client's request waits for the first UpdateMetadata; it arrives at once if there is a controller."""
 Listener = Callable[[MetadataImage, list[TopicPartition]], None]
 Predicate = Callable[[MetadataImage], bool]
+OnCount = Callable[[int], None]
 
 
 class MetadataCache:
@@ -88,6 +99,12 @@ class MetadataCache:
         self.image = MetadataImage(cluster_id)
         self.generation = 0
         """Counts the changes of ``image``: what was derived from one is kept with it, as an old image takes memory."""
+        self.is_whole = False
+        """Whether the image has all partitions that existed when this broker registered, and live brokers."""
+        self.partition_counts: dict[str, int] = {}
+        """By name, the number of partitions of each internal topic that is in the metadata store."""
+        self._missing: set[TopicPartition] = set()
+        self._on_count: dict[str, OnCount] = {}
         self._listeners: list[Listener] = []
         self._waiting: dict[asyncio.Future[bool], Predicate] = {}
         self._is_stopping = False
@@ -97,9 +114,39 @@ class MetadataCache:
         self.image = self.image._replace(cluster_id=cluster_id)
         self.generation += 1
 
-    def is_known(self, topic: str, partition: int) -> bool:
-        """Tell whether the cluster has the partition."""
-        return self.image.partition(topic, partition) is not None
+    def lacks(self, topic: str, partition: int) -> bool:
+        """Tell whether the cluster does not have the partition: never true while the image is partial."""
+        return self.is_whole and self.image.partition(topic, partition) is None
+
+    def expect(self, partitions: Iterable[TopicPartition]) -> None:
+        """Set the partitions that exist before this broker registers: the image is partial until it has them all."""
+        partition = self.image.partition
+        self._missing = {each for each in partitions if partition(*each) is None}
+        self._settle()
+
+    def missing(self, most: int) -> list[TopicPartition]:
+        """Up to ``most`` of the expected partitions that the image lacks."""
+        return list(islice(self._missing, most))
+
+    def stop_expecting(self, partitions: Iterable[TopicPartition]) -> None:
+        """Treat the image as whole without these partitions: they have been deleted since ``expect``."""
+        self._missing.difference_update(partitions)
+        self._settle()
+
+    def set_partition_count(self, topic: str, count: int) -> None:
+        """Set the number of partitions of an internal topic. Further ones count after a restart, as in Kafka."""
+        if topic in self.partition_counts:
+            return
+        self.partition_counts[topic] = count
+        if topic in self._on_count:
+            self._on_count[topic](count)
+        self._end_fulfilled_waits()
+
+    def when_counted(self, topic: str, on_count: OnCount) -> None:
+        """Call ``on_count`` with the number of partitions of an internal topic: now, or as soon as it is known."""
+        self._on_count[topic] = on_count
+        if topic in self.partition_counts:
+            on_count(self.partition_counts[topic])
 
     def is_alive(self, broker_id: int) -> bool:
         """Tell whether the broker is registered, by the last UpdateMetadata."""
@@ -122,7 +169,7 @@ class MetadataCache:
         """
         while True:
             before = self.image
-            changes = _Changes(before)
+            changes = _Changes(before, self._missing)
             yield from changes.take(request)
             if self.image is before:  # else another request was applied between two steps
                 break
@@ -135,21 +182,25 @@ class MetadataCache:
             changes.replica_count,
         )
         self.generation += 1
+        self._missing.difference_update(changes.arrived)
+        self.is_whole = not self._missing and bool(self.image.brokers)
         for listener in self._listeners:
             listener(self.image, deleted)
+        self._end_fulfilled_waits()
+        return deleted
+
+    def _settle(self) -> None:
+        self.is_whole = not self._missing and bool(self.image.brokers)
+        self._end_fulfilled_waits()
+
+    def _end_fulfilled_waits(self) -> None:
         for future, predicate in list(self._waiting.items()):
             if not future.done() and predicate(self.image):
                 future.set_result(True)
-        return deleted
 
-    async def first_image(self, clock: Clock) -> MetadataImage:
-        """The image as soon as the controller has sent one; the empty image if none comes within some seconds.
-
-        A broker listens before it registers, so clients may reach it before the controller does. An empty answer would
-        tell them that their topics are deleted (librdkafka then fails the records that it has not sent).
-        """
-        await self.wait_until(_has_brokers, FIRST_IMAGE_TIMEOUT_MS, clock)
-        return self.image
+    async def wait_until_whole(self, timeout_ms: float, clock: Clock) -> bool:
+        """Wait until the image is whole; False if the time is over first."""
+        return await self.wait_until(lambda _: self.is_whole, timeout_ms, clock)
 
     async def wait_until(self, predicate: Predicate, timeout_ms: float, clock: Clock) -> bool:
         """Wait until the image satisfies ``predicate``; False if the time is over first."""
@@ -177,10 +228,6 @@ class MetadataCache:
         self.end_waits()
 
 
-def _has_brokers(image: MetadataImage) -> bool:
-    return bool(image.brokers)
-
-
 def _give_up(future: "asyncio.Future[bool]") -> None:
     if not future.done():
         future.set_result(False)
@@ -189,7 +236,10 @@ def _give_up(future: "asyncio.Future[bool]") -> None:
 class _Changes:
     """The topics of an image while an UpdateMetadata request is applied to them."""
 
-    def __init__(self, before: MetadataImage) -> None:
+    def __init__(self, before: MetadataImage, missing: Set[TopicPartition]) -> None:
+        self._missing = missing
+        self.arrived: list[TopicPartition] = []
+        """Those of the missing partitions that the request has."""
         self.topics = dict(before.topics)
         self.replica_count = before.replica_count
         self.deleted: list[TopicPartition] = []
@@ -210,6 +260,8 @@ class _Changes:
         for state in states:
             yield
             index = state.partition_index
+            if (name, index) in self._missing:
+                self.arrived.append(TopicPartition(name, index))
             replaced = partitions.pop(index, None) if state.leader == LEADER_DURING_DELETE else partitions.get(index)
             if replaced is not None:
                 self.replica_count -= len(replaced.replicas)

@@ -87,8 +87,8 @@ class LogStore(Protocol):
 class ClusterView(Protocol):
     """The part of ``metadata.image.MetadataCache`` that the replica manager uses."""
 
-    def is_known(self, topic: str, partition: int, /) -> bool:
-        """Tell whether the cluster has the partition."""
+    def lacks(self, topic: str, partition: int, /) -> bool:
+        """Tell whether the cluster does not have the partition: never true while the metadata is partial."""
         ...
 
     def is_alive(self, broker_id: int, /) -> bool:
@@ -494,16 +494,16 @@ class ReplicaManager:
     def partition(self, topic_partition: TopicPartition) -> Partition:
         """Return a partition that this broker holds.
 
-        Raises ``KafkaStorageError`` when its data directory is offline, ``NotLeaderOrFollowerError`` when the cluster
-        has it but not this broker, else ``UnknownTopicOrPartitionError``.
+        Raises ``KafkaStorageError`` when its data directory is offline, ``UnknownTopicOrPartitionError`` when the
+        cluster does not have it, else ``NotLeaderOrFollowerError``.
         """
         partition = self.partitions.get(topic_partition)
         if partition is not None:
             return partition
         self._check_online(topic_partition)
-        if self._cluster.is_known(topic_partition.topic, topic_partition.partition):
-            raise NotLeaderOrFollowerError(f"this broker has no replica of {topic_partition}")
-        raise UnknownTopicOrPartitionError(f"there is no {topic_partition}")
+        if self._cluster.lacks(*topic_partition):
+            raise UnknownTopicOrPartitionError(f"there is no {topic_partition}")
+        raise NotLeaderOrFollowerError(f"this broker has no replica of {topic_partition}")
 
     def low_watermark(self, topic_partition: TopicPartition) -> int:
         """Return ``Partition.low_watermark``; raises what that and ``partition`` raise."""

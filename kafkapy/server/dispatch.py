@@ -28,7 +28,7 @@ from typing import Any, Final, NamedTuple
 from kafkapy.delayed import Delayed, hurry
 from kafkapy.network.budget import RequestMemory
 from kafkapy.network.dispatcher import NO_API, Waiting
-from kafkapy.network.errors import UnencodableResponseError, UnservedRequestError
+from kafkapy.network.errors import RefusedError, UnencodableResponseError, UnservedRequestError
 from kafkapy.network.session import Session
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.headers import (
@@ -65,6 +65,9 @@ If it has more than 64 kB, its unread bytes are charged."""
 _REMEMBERED_BUDGET: Final = INLINE_SLOTS - MOST_VALUES
 """A request that leaves less of ``INLINE_SLOTS`` has more than ``MOST_VALUES``, and gets no form."""
 
+LONGEST_HOLD_MS: Final = 30_000
+"""How long a request waits for the metadata of the whole cluster: as long as clients wait for a response by default."""
+
 LARGE_AT_ONCE: Final = 2
 """Large requests that are decoded and handled, or responses that are encoded, at the same time."""
 
@@ -79,6 +82,8 @@ class Route(NamedTuple):
     read: Callable[[Reader, int], Any]
     handle: Handler
     flexible_response_header: bool
+    needs_whole_image: bool
+    """See ``Api``."""
     is_pipelined: bool
     """A request may be served while earlier ones of this API wait for their responses."""
     remember: Callable[[RequestContext, Any, memoryview], None] | None
@@ -95,6 +100,7 @@ def route_of(api_key: int, version: int) -> Route:
         read=request_class(api_key).read,
         handle=handler.handle,
         flexible_response_header=response_header_version(api_key, version) > 0,
+        needs_whole_image=api.needs_whole_image,
         is_pipelined=getattr(handler, "IS_PIPELINED", False),
         remember=getattr(handler, "remember", None),
     )
@@ -147,7 +153,8 @@ class Dispatcher:
         Raises ``ProtocolError`` for bytes that are no request and ``RefusedError`` for one that can't be answered.
         Any other exception is a bug of a handler.
         """
-        if session.forms and (reply := self._dispatch_undecoded(frame, session)) is not None:
+        is_whole = self.services.metadata.is_whole
+        if session.forms and is_whole and (reply := self._dispatch_undecoded(frame, session)) is not None:
             return reply
         reader = Reader(frame, INLINE_SLOTS)
         try:
@@ -156,10 +163,10 @@ class Dispatcher:
             return self._unserved(error.api_key, error.api_version, error.correlation_id, session)
         key, version = header.api_key, header.api_version
         route = self._routes.get((key, version))
-        if route is None:
-            return self._dispatch_first(header, frame, session)
-        self._counts[route.name] += 1
         start = reader.position
+        if route is None or (route.needs_whole_image and not is_whole):
+            return self._dispatch_later(route, header, (frame, start), session)
+        self._counts[route.name] += 1
         try:
             request = route.read(reader, version)
         except LimitExceeded as error:
@@ -195,15 +202,18 @@ class Dispatcher:
         serving = self._serve_large(route, header, located, session)
         return Waiting(route, header, asyncio.get_running_loop().create_task(serving))
 
-    def _dispatch_first(
-        self, header: RequestHeader, frame: memoryview, session: Session
+    def _dispatch_later(
+        self, route: Route | None, header: RequestHeader, located: tuple[memoryview, int], session: Session
     ) -> list[Part] | Waiting[Route] | None:
-        """``dispatch`` for the first request of an API and version on this listener."""
+        """``dispatch`` for a request that waits for the metadata, or that is the first of its API and version here."""
+        if route is not None:
+            self._counts[route.name] += 1
+            return self._begin_large(route, header, located, session, None)
         key, version = header.api_key, header.api_version
         if not self._apis.serves(key, version):
             return self._unserved(key, version, header.correlation_id, session)
         self._routes[key, version] = self._make_route(key, version)
-        return self.dispatch(frame, session)
+        return self.dispatch(located[0], session)
 
     def _dispatch_undecoded(self, frame: memoryview, session: Session) -> list[Part] | Waiting[Route] | None:
         """``dispatch`` for a request that has the form of an earlier one of its connection; None if it has not."""
@@ -293,11 +303,14 @@ class Dispatcher:
     async def _serve_large(
         self, route: Route, header: RequestHeader, located: tuple[memoryview, int], session: Session
     ) -> "Message | asyncio.Future[Any] | None":
-        """Serve a request that decodes into more than ``INLINE_SLOTS`` values.
+        """Serve a request that waits for the metadata, or decodes into more than ``INLINE_SLOTS`` values.
 
         ``located`` is the frame and the position of the body in it. A future that the handler returns is returned as
         it is: it waits for an event, needs the frame no longer, and can be cancelled when the client disconnects.
         """
+        services = self.services
+        if route.needs_whole_image and not await services.metadata.wait_until_whole(LONGEST_HOLD_MS, services.clock):
+            raise RefusedError(f"the controller has not sent all metadata yet, on which {route.name} depends")
         reader = Reader(located[0])
         reader.position = located[1]
         with ExitStack() as until_answered:
@@ -307,7 +320,7 @@ class Dispatcher:
                 held = until_answered.enter_context(RequestMemory(self._budget))
                 held.charge((DEFAULT_BUDGET - reader.budget) * SLOT_SIZE)
                 await turns().next_turn()
-                result = route.handle(RequestContext(self.services, header, session), request)
+                result = route.handle(RequestContext(services, header, session), request)
                 del request
                 if isinstance(result, Generator):
                     result = await in_turns(result)

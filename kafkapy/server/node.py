@@ -14,6 +14,7 @@ from kafkapy.controller.active_controller import inter_broker_listener
 from kafkapy.controller.controller import Controller
 from kafkapy.controller.topics import TopicAdmin
 from kafkapy.metadata.configs import ConfigAdmin
+from kafkapy.metadata.expected import ExpectedMetadata
 from kafkapy.metadata.image import MetadataCache
 from kafkapy.metadata.producer_ids import ProducerIds
 from kafkapy.metadata.registration import (
@@ -64,6 +65,7 @@ class MetadataNode:
         self.cluster_id = ""
         self.topic_overrides: Mapping[str, Mapping[str, str]] = {}
         self.cache: Final = MetadataCache()
+        self._expected: Final = ExpectedMetadata(clock, store, self.cache)
         self.fence: Final = ControllerFence()
         self.config_admin: Final = ConfigAdmin(config, clock, store)
         self.producer_ids: Final = ProducerIds(broker_id, store)
@@ -105,12 +107,11 @@ class MetadataNode:
             await self.wait_for_metadata()
 
     async def wait_for_metadata(self) -> None:
-        """Return when the controller has told this broker of itself, so that clients find the cluster here.
+        """Return when the controller has told this broker of the whole cluster, or after ``FIRST_METADATA_MS``.
 
-        Another broker's controller can do that when requests are served. It is not waited for without end.
+        Another broker's controller can do that when requests are served.
         """
-        broker_id = self._config.broker_id
-        if not await self.cache.wait_until(lambda image: broker_id in image.brokers, FIRST_METADATA_MS, self._clock):
+        if not await self.cache.wait_until_whole(FIRST_METADATA_MS, self._clock):
             logger.warning("No controller has sent the metadata of the cluster yet")
 
     def address_of(self, broker_id: int) -> tuple[str, int] | None:
@@ -125,6 +126,7 @@ class MetadataNode:
     async def stop(self) -> None:
         """Leave the cluster."""
         self._stop_rejoining()
+        self._expected.stop()
         await self.config_admin.stop()
         closing: list[asyncio.Task[None]] = []
         late = self._clock.call_later(
@@ -154,6 +156,7 @@ class MetadataNode:
 
     async def _join(self) -> None:
         """Register, and elect a controller if there is none."""
+        await self._expected.expect()
         broker_id, rack = self._config.broker_id, self._config.text("broker.rack") or None
         self.fence.broker_epoch = await register(self._store, self._clock, broker_id, self._endpoints, rack)
         await self.controller.start()

@@ -20,6 +20,7 @@ from kafkapy.coordinator.runtime import FIRST_RETRY_MS, Background, Shard
 from kafkapy.coordinator.transaction.records import transaction_record
 from kafkapy.coordinator.transaction.shard import TransactionShard
 from kafkapy.coordinator.transaction.transaction import TransactionData
+from kafkapy.metadata.image import MetadataCache
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.metrics import Counters
 from kafkapy.records.batch import iterate_headers, read_header, write_batch
@@ -252,7 +253,8 @@ def test_a_read_that_the_system_refuses_is_an_error_of_the_disk(
     node.replicas.stop_replica(partition, 0, delete=False)
     lost: list[str] = []
     node.logs.directory_listener = lambda path, _: lost.append(path)
-    metadata: Any = SimpleNamespace(image=SimpleNamespace(topics={}), add_listener=lambda _: None)
+    metadata = MetadataCache()
+    metadata.set_partition_count(partition.topic, CONFIG["offsets.topic.num.partitions"])
     coordinator = GroupCoordinator(CONFIG, node.clock, node.replicas, metadata, Background(finish))
     coordinator.startup()
     good = FileSlice.read

@@ -12,6 +12,7 @@ from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.coordinator.runtime import Background
 from kafkapy.errors import BrokerError
+from kafkapy.metadata.image import MetadataCache
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.records.batch import assign, iterate_headers
 from kafkapy.records.errors import RecordBatchTooLargeError, RecordTooLargeError
@@ -116,6 +117,13 @@ class Broker:
         self.leadership_listeners: list[Any] = []
         self.metadata_listeners: list[Any] = []
         self.image = SimpleNamespace(topics={}, brokers={})
+        self.is_whole = True
+        cache = MetadataCache()
+        self.partition_counts, self.when_counted = cache.partition_counts, cache.when_counted
+        self.set_partition_count = cache.set_partition_count
+
+    def lacks(self, topic: str, partition: int) -> bool:
+        return self.is_whole and self.image.partition(topic, partition) is None
 
     def log(self, tp: TopicPartition) -> MemoryLog:
         return self.logs.setdefault(tp, MemoryLog())
@@ -187,6 +195,7 @@ class World:
 
     def lead(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
         """This broker becomes the leader of a partition."""
+        self.broker.set_partition_count(topic_partition.topic, self.config["offsets.topic.num.partitions"])
         self._listener.on_leader(topic_partition, leader_epoch)
 
     def resign(self, topic_partition: TopicPartition, leader_epoch: int | None) -> None:

@@ -114,3 +114,60 @@ def test_racks_are_those_of_live_replicas_with_the_listener() -> None:
     assert cache.racks(place, "OUTSIDE") == {}
     _apply(cache, _request(brokers=(1, 2, 3)))
     assert cache.racks(place, "INSIDE") == {1: "r", 2: "r"}
+
+
+def test_an_image_is_whole_when_it_has_all_partitions_that_existed_at_the_registration() -> None:
+    cache = MetadataCache()
+    expected = [TopicPartition("t", index) for index in range(3)]
+    cache.expect(expected)
+    assert not cache.is_whole
+    _apply(cache, _request())  # the controller's first request may have the brokers alone
+    assert not cache.is_whole
+    _apply(cache, _request(_state(2, 1), _state(7, 1)))
+    assert not cache.lacks("t", 0)
+    assert not cache.lacks("u", 0)
+    assert sorted(cache.missing(10)) == expected[:2]
+    assert len(cache.missing(1)) == 1
+    _apply(cache, _request(_state(0, 1)))
+    _apply(cache, _request(_state(1, -2)))  # is being deleted
+    assert cache.is_whole
+    assert cache.lacks("t", 1)
+    assert cache.lacks("u", 0)
+    assert not cache.lacks("t", 0)
+
+
+def test_a_second_registration_expects_what_was_created_meanwhile() -> None:
+    cache = MetadataCache()
+    cache.expect([])
+    assert not cache.is_whole  # without live brokers
+    _apply(cache, _request(_state(0, 1)))
+    assert cache.is_whole
+    cache.expect([TopicPartition("t", 0), TopicPartition("new", 0)])
+    assert not cache.is_whole
+    cache.stop_expecting([TopicPartition("new", 0)])
+    assert cache.is_whole
+
+
+def test_a_request_waits_for_the_whole_image() -> None:
+    async def main() -> None:
+        clock, cache = ManualClock(), MetadataCache()
+        cache.expect([TopicPartition("t", 0)])
+        first, second = (asyncio.ensure_future(cache.wait_until_whole(limit_ms, clock)) for limit_ms in (10, 1000))
+        await asyncio.sleep(0)
+        clock.advance(10)
+        assert not await first
+        _apply(cache, _request(_state(0, 1)))
+        assert await second
+
+    asyncio.run(main())
+
+
+def test_the_first_number_of_partitions_of_an_internal_topic_counts() -> None:
+    cache = MetadataCache()
+    counts: list[int] = []
+    cache.when_counted("t", counts.append)
+    cache.set_partition_count("t", 5)
+    cache.set_partition_count("t", 9)
+    cache.set_partition_count("u", 1)
+    cache.when_counted("t", counts.append)
+    assert (counts, cache.partition_counts) == ([5, 5], {"t": 5, "u": 1})

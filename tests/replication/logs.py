@@ -48,8 +48,8 @@ class Node:
             lag_max_ms=1000,
         )
 
-    def is_known(self, topic: str, partition: int) -> bool:
-        return (topic, partition) in self.known
+    def lacks(self, topic: str, partition: int) -> bool:
+        return (topic, partition) not in self.known
 
     def is_alive(self, broker_id: int) -> bool:
         return broker_id not in self.dead

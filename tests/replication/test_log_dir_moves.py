@@ -61,8 +61,8 @@ class Node:
         self.replicas.move_by(lambda: self.moves)
         self.logs.directory_listener = lambda _, partitions: self.replicas.take_offline(partitions)
 
-    def is_known(self, topic: str, partition: int) -> bool:
-        return (topic, partition) in self.known
+    def lacks(self, topic: str, partition: int) -> bool:
+        return (topic, partition) not in self.known
 
     def is_alive(self, broker_id: int) -> bool:
         return True

@@ -20,7 +20,7 @@ from kafkapy.coordinator.transaction import decisions, states
 from kafkapy.coordinator.transaction.shard import TransactionShard
 from kafkapy.coordinator.transaction.transaction import Transaction, Transition
 from kafkapy.errors import BrokerError
-from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.network.peer import RETRY_MS, BrokerChannel, PeerUnreachableError
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.message import ProtocolError
@@ -153,17 +153,13 @@ class BrokerMarkers:
         self._requests: set[asyncio.Task[None]] = set()
 
     def leader_of(self, topic_partition: TopicPartition) -> int:
-        """See ``MarkerChannel``. This broker knows its own leadership before the metadata has it.
-
-        Metadata without the coordinator's own topic is not complete, so a missing partition is not a deleted one.
-        """
+        """See ``MarkerChannel``. This broker knows its own leadership before the metadata has it."""
         if self._writer.leads(topic_partition):
             return self._broker_id
-        image = self._metadata.image
-        partition = image.partition(topic_partition.topic, topic_partition.partition)
+        partition = self._metadata.image.partition(*topic_partition)
         if partition is not None:
             return int(partition.leader)
-        return DELETED if TRANSACTION_STATE_TOPIC in image.topics else NO_LEADER
+        return DELETED if self._metadata.lacks(*topic_partition) else NO_LEADER
 
     def most_at_once(self, broker_id: int) -> int:
         """See ``MarkerChannel``."""

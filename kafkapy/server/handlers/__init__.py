@@ -22,6 +22,8 @@ class Api(NamedTuple):
     """Name of the handler's module in this package."""
     between_brokers: bool = False
     """Whether only brokers send it. Apache Kafka requires the operation ClusterAction on the cluster then."""
+    needs_whole_image: bool = False
+    """Whether the answer depends on which topics exist: requests wait while the metadata image is partial."""
 
 
 class ApiTable:
@@ -47,14 +49,14 @@ REGISTRY: Final = {
         Api(ApiKey.PRODUCE, 0, 8, "produce"),
         Api(ApiKey.FETCH, 0, 12, "fetch"),
         Api(ApiKey.LIST_OFFSETS, 0, 5, "list_offsets"),
-        Api(ApiKey.METADATA, 0, 9, "metadata"),
+        Api(ApiKey.METADATA, 0, 9, "metadata", needs_whole_image=True),
         Api(ApiKey.LEADER_AND_ISR, 0, 4, "leader_and_isr", between_brokers=True),
         Api(ApiKey.STOP_REPLICA, 0, 3, "stop_replica", between_brokers=True),
         Api(ApiKey.UPDATE_METADATA, 0, 6, "update_metadata", between_brokers=True),
         Api(ApiKey.CONTROLLED_SHUTDOWN, 0, 3, "controlled_shutdown", between_brokers=True),
-        Api(ApiKey.OFFSET_COMMIT, 0, 8, "offset_commit"),
-        Api(ApiKey.OFFSET_FETCH, 0, 7, "offset_fetch"),
-        Api(ApiKey.FIND_COORDINATOR, 0, 3, "find_coordinator"),
+        Api(ApiKey.OFFSET_COMMIT, 0, 8, "offset_commit", needs_whole_image=True),
+        Api(ApiKey.OFFSET_FETCH, 0, 7, "offset_fetch", needs_whole_image=True),
+        Api(ApiKey.FIND_COORDINATOR, 0, 3, "find_coordinator", needs_whole_image=True),
         Api(ApiKey.JOIN_GROUP, 0, 7, "join_group"),
         Api(ApiKey.HEARTBEAT, 0, 4, "heartbeat"),
         Api(ApiKey.LEAVE_GROUP, 0, 4, "leave_group"),
@@ -62,27 +64,27 @@ REGISTRY: Final = {
         Api(ApiKey.DESCRIBE_GROUPS, 0, 5, "describe_groups"),
         Api(ApiKey.LIST_GROUPS, 0, 4, "list_groups"),
         Api(ApiKey.API_VERSIONS, 0, 3, "api_versions"),
-        Api(ApiKey.CREATE_TOPICS, 0, 6, "create_topics"),
-        Api(ApiKey.DELETE_TOPICS, 0, 5, "delete_topics"),
+        Api(ApiKey.CREATE_TOPICS, 0, 6, "create_topics", needs_whole_image=True),
+        Api(ApiKey.DELETE_TOPICS, 0, 5, "delete_topics", needs_whole_image=True),
         Api(ApiKey.DELETE_RECORDS, 0, 2, "delete_records"),
         Api(ApiKey.INIT_PRODUCER_ID, 0, 4, "init_producer_id"),
         Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 0, 3, "offset_for_leader_epoch"),
-        Api(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 2, "add_partitions_to_txn"),
+        Api(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 2, "add_partitions_to_txn", needs_whole_image=True),
         Api(ApiKey.ADD_OFFSETS_TO_TXN, 0, 2, "add_offsets_to_txn"),
         Api(ApiKey.END_TXN, 0, 2, "end_txn"),
         Api(ApiKey.WRITE_TXN_MARKERS, 0, 0, "write_txn_markers"),
-        Api(ApiKey.TXN_OFFSET_COMMIT, 0, 3, "txn_offset_commit"),
-        Api(ApiKey.DESCRIBE_CONFIGS, 0, 3, "describe_configs"),
-        Api(ApiKey.ALTER_CONFIGS, 0, 1, "alter_configs"),
+        Api(ApiKey.TXN_OFFSET_COMMIT, 0, 3, "txn_offset_commit", needs_whole_image=True),
+        Api(ApiKey.DESCRIBE_CONFIGS, 0, 3, "describe_configs", needs_whole_image=True),
+        Api(ApiKey.ALTER_CONFIGS, 0, 1, "alter_configs", needs_whole_image=True),
         Api(ApiKey.ALTER_REPLICA_LOG_DIRS, 0, 1, "alter_replica_log_dirs"),
         Api(ApiKey.DESCRIBE_LOG_DIRS, 0, 2, "describe_log_dirs"),
-        Api(ApiKey.CREATE_PARTITIONS, 0, 3, "create_partitions"),
+        Api(ApiKey.CREATE_PARTITIONS, 0, 3, "create_partitions", needs_whole_image=True),
         Api(ApiKey.DELETE_GROUPS, 0, 2, "delete_groups"),
-        Api(ApiKey.ELECT_LEADERS, 0, 2, "elect_leaders"),
-        Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, "incremental_alter_configs"),
+        Api(ApiKey.ELECT_LEADERS, 0, 2, "elect_leaders", needs_whole_image=True),
+        Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, "incremental_alter_configs", needs_whole_image=True),
         Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 0, "alter_partition_reassignments"),
         Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, "list_partition_reassignments"),
-        Api(ApiKey.OFFSET_DELETE, 0, 0, "offset_delete"),
+        Api(ApiKey.OFFSET_DELETE, 0, 0, "offset_delete", needs_whole_image=True),
         Api(ApiKey.ALTER_PARTITION, 0, 0, "alter_partition", between_brokers=True),
     )
 }

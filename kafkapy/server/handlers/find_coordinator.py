@@ -31,7 +31,7 @@ def handle(
     if request.key_type not in (GROUP_KEY, TRANSACTIONAL_ID_KEY):
         return _error(ErrorCode.UNKNOWN_SERVER_ERROR)
     topic = GROUP_METADATA_TOPIC if request.key_type == GROUP_KEY else TRANSACTION_STATE_TOPIC
-    if topic in context.services.metadata.image.topics:
+    if topic in context.services.metadata.partition_counts:
         return _locate(context, topic, request.key)
     return _create_and_locate(context, topic, request.key)
 
@@ -44,18 +44,14 @@ def _partition(services: "Services", topic: str, key: str) -> TopicPartition:
 async def _create_and_locate(context: "RequestContext", topic: str, key: str) -> FindCoordinatorResponse:
     """Create the topic and wait for its leader; Kafka answers 15 instead, so that the client repeats its request."""
     services = context.services
-    if not services.metadata.image.brokers:
-        image = await services.metadata.first_image(services.clock)
-        if not image.brokers:
-            return _error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if topic in image.topics:
-            return _locate(context, topic, key)
     outcome = await services.topic_admin.create_automatically([topic])
     if outcome[topic] is not None:
         logger.warning("Could not create %s: %s", topic, outcome[topic])
         return _error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def has_leader(image: MetadataImage) -> bool:
+        if topic not in services.metadata.partition_counts:
+            return False
         partition = image.partition(*_partition(services, topic, key))
         return partition is not None and partition.leader >= 0
 

@@ -2,8 +2,8 @@
 
 Versions 0-9. Topics that are missing are created when the client and ``auto.create.topics.enable`` allow it; the
 answer for them is LEADER_NOT_AVAILABLE, and the client repeats its request. This broker's own address is one that the
-client can use (see ``RequestContext.own_endpoint``). A broker that has just started waits ten seconds for the first
-UpdateMetadata, then answers LEADER_NOT_AVAILABLE; 2.7.2 answers UNKNOWN_TOPIC_OR_PARTITION at once in that state.
+client can use (see ``RequestContext.own_endpoint``). Requests to a broker that has just started wait until it has all
+metadata of the cluster (``Api.needs_whole_image``); 2.7.2 answers UNKNOWN_TOPIC_OR_PARTITION at once in that state.
 Not done: leaving out topics that the client may not see (there are no ACLs yet).
 Errors: per topic UNKNOWN_TOPIC_OR_PARTITION 3, LEADER_NOT_AVAILABLE 5 (being created, or later:
 ``kafkapy.auto.create.topics.per.second``), INVALID_TOPIC_EXCEPTION 17 (name), INVALID_REPLICATION_FACTOR 38,
@@ -12,7 +12,7 @@ REPLICA_NOT_AVAILABLE 9 (version 0: a replica is offline), LISTENER_NOT_FOUND 72
 6: the leader has no such listener).
 """
 
-from collections.abc import Awaitable, Collection, Generator, Iterable
+from collections.abc import Awaitable, Collection, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.config.broker_config import DynamicLayers
@@ -49,10 +49,22 @@ Answer = MetadataResponse | Awaitable[MetadataResponse]
 
 
 def handle(context: "RequestContext", request: MetadataRequest) -> Answer | Steps[Answer]:
-    """Answer from one metadata image. Requests wait for the first image, and for topics that are created."""
-    if not context.services.metadata.image.brokers:
-        return _answer_when_known(context, request)
-    return _answer_now(context, request)
+    """Answer from one metadata image; long answers take steps, and requests wait for topics that are created."""
+    image, version = context.services.metadata.image, context.header.api_version
+    asked = request.topics or ()
+    names_all = _names_all(request, version)
+    if len(image.topics if names_all else asked) > TOPICS_AT_ONCE:
+        return _answer_many(context, request, image)
+    names = image.topics if names_all else {topic.name: None for topic in asked if topic.name is not None}
+    found = [image.topics[name] for name in names if name in image.topics]
+    if len(found) < len(names) or _are_many(found):
+        return _answer_many(context, request, image)
+    listener = context.session.listener
+    topics = [_topic(image, topic, listener, version) for topic in found]
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            topic.topic_authorized_operations = topic_operations(asked=True)
+    return _response(context, request, image, topics)
 
 
 class RepeatedMetadata(SameRequest):
@@ -87,39 +99,6 @@ def remember(context: "RequestContext", request: MetadataRequest, frame: memoryv
     """Let the next requests of the connection be compared with this one: clients ask for the same topics again."""
     if len(frame) <= LARGEST_FORM_SIZE and len(request.topics or ()) <= MOST_ELEMENTS:
         keep(RepeatedMetadata(context, request, frame), frame, context.session)
-
-
-async def _answer_when_known(context: "RequestContext", request: MetadataRequest) -> MetadataResponse:
-    """Answer when the controller has told this broker of the cluster."""
-    services = context.services
-    image = await services.metadata.first_image(services.clock)
-    if not image.brokers:
-        names = await in_turns(_asked(request, image, context.header.api_version))
-        unknown = dict.fromkeys(names, int(ErrorCode.LEADER_NOT_AVAILABLE))
-        return await in_turns(_answer(context, request, image, names, unknown))
-    answer = _answer_now(context, request)
-    if isinstance(answer, Generator):
-        answer = await in_turns(answer)
-    return answer if isinstance(answer, MetadataResponse) else await answer
-
-
-def _answer_now(context: "RequestContext", request: MetadataRequest) -> Answer | Steps[Answer]:
-    """Answer from the present image; long answers take steps."""
-    image, version = context.services.metadata.image, context.header.api_version
-    asked = request.topics or ()
-    names_all = _names_all(request, version)
-    if len(image.topics if names_all else asked) > TOPICS_AT_ONCE:
-        return _answer_many(context, request, image)
-    names = image.topics if names_all else {topic.name: None for topic in asked if topic.name is not None}
-    found = [image.topics[name] for name in names if name in image.topics]
-    if len(found) < len(names) or _are_many(found):
-        return _answer_many(context, request, image)
-    listener = context.session.listener
-    topics = [_topic(image, topic, listener, version) for topic in found]
-    if request.include_topic_authorized_operations:
-        for topic in topics:
-            topic.topic_authorized_operations = topic_operations(asked=True)
-    return _response(context, request, image, topics)
 
 
 def _are_many(topics: list[TopicImage]) -> bool:

@@ -7,7 +7,7 @@ from kafkapy.coordinator.transaction.transaction import InitializeCall, Producer
 from kafkapy.metadata.errors import NotEnoughReplicasError, NotLeaderOrFollowerError
 from kafkapy.turns import Steps, finish
 from kafkapy.types import TopicPartition
-from tests.coordinator.transaction.world import GROUPS, OTHER, SHARD, TransactionWorld, image, markers
+from tests.coordinator.transaction.world import GROUPS, OTHER, SHARD, TransactionWorld, markers
 from tests.coordinator.world import TP
 
 NOBODYS = ProducerIdAndEpoch(5, 0)
@@ -38,13 +38,12 @@ def test_the_time_out_has_a_limit(timeout_ms: int, code: int) -> None:
     assert TransactionWorld().initialize(timeout_ms=timeout_ms).error_code == code
 
 
-def test_the_number_of_partitions_is_the_topics_when_first_seen() -> None:
-    world = TransactionWorld(transaction_state_log_num_partitions=50)
-    world.broker.image = image({})  # type: ignore[assignment]  # a real one
+def test_the_number_of_partitions_is_that_of_the_topic_in_the_metadata_store() -> None:
+    world = TransactionWorld(leads=False, transaction_state_log_num_partitions=50)
     assert world.coordinator.partition_for("x") == partition_for("x", 50)
-    world.broker.image = image({TopicPartition(SHARD.topic, index): 0 for index in range(3)})  # type: ignore[assignment]  # a real one
+    world.broker.set_partition_count(SHARD.topic, 3)
     assert world.coordinator.partition_for("xyz") == partition_for("xyz", 3)
-    world.broker.image = image({})  # type: ignore[assignment]  # a real one
+    world.broker.set_partition_count(SHARD.topic, 50)
     assert world.coordinator.partition_for("xyz") == partition_for("xyz", 3)
 
 

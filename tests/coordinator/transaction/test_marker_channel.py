@@ -57,12 +57,14 @@ def test_the_leader_of_a_partition() -> None:
     assert where.leader_of(THIRD) == DELETED
 
 
-@pytest.mark.parametrize("known", [{}, {OTHER: HERE}])
-def test_incomplete_metadata_shows_no_deleted_topics(known: dict[TopicPartition, int]) -> None:
+def test_a_partial_image_shows_no_deleted_topics() -> None:
     world = TransactionWorld()
-    world.broker.image = image(known)  # type: ignore[assignment]  # a real one
+    world.broker.image = image({SHARD: HERE, OTHER: HERE})  # type: ignore[assignment]  # a real one
     world.broker.absent[TP] = NotLeaderOrFollowerError()
+    world.broker.is_whole = False
     assert channel(world).leader_of(TP) == NO_LEADER
+    world.broker.is_whole = True
+    assert channel(world).leader_of(TP) == DELETED
 
 
 def test_partitions_of_this_broker_get_their_markers_at_once() -> None:

@@ -69,7 +69,7 @@ def markers(log: MemoryLog) -> list[tuple[int, int, int, int]]:
 class TransactionWorld:
     """A broker that leads ``__transaction_state-0``, ``__consumer_offsets-0``, ``t-0`` and ``t-1``."""
 
-    def __init__(self, *, broker: Broker | None = None, **config: Any) -> None:
+    def __init__(self, *, broker: Broker | None = None, leads: bool = True, **config: Any) -> None:
         self.groups = World(broker=broker)
         self.broker, self.clock = self.groups.broker, self.groups.clock
         self.broker.image = image(dict.fromkeys([SHARD, GROUPS, TP, OTHER], HERE))  # type: ignore[assignment]  # a real one
@@ -78,7 +78,7 @@ class TransactionWorld:
         self.peers: Any = SimpleNamespace()
         self.soon: Soon = at_once
         self.run: Run = finish
-        self.start()
+        self.start(leads=leads)
 
     def start(self, leader_epoch: int = 0, *, leads: bool = True) -> None:
         writer = MarkerWriter(self.broker, self.groups.coordinator, self.clock, 30_000)
@@ -93,6 +93,8 @@ class TransactionWorld:
 
     def lead(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
         """This broker becomes the leader of a partition."""
+        if topic_partition.topic == SHARD.topic:
+            self.broker.set_partition_count(SHARD.topic, self.config["transaction.state.log.num.partitions"])
         self._listener.on_leader(topic_partition, leader_epoch)
 
     def resign(self, topic_partition: TopicPartition, leader_epoch: int | None) -> None:

@@ -6,11 +6,11 @@ import pytest
 
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import InvalidReplicationFactorError
-from kafkapy.metadata.image import MetadataImage
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkapy.server.handlers import find_coordinator
+from tests.coordinator.world import World
 from tests.server.handlers.groups_context import ELSEWHERE, Asker, image
 from tests.server.handlers.transactions_context import TransactionAsker
 
@@ -24,11 +24,12 @@ class Admin:
     async def create_automatically(self, names: Sequence[str]) -> dict[str, BrokerError | None]:
         if self.error is None:
             self.asker.world.broker.image = image(*names, leader=self.leader)
+            self.asker.world.broker.set_partition_count(GROUP_METADATA_TOPIC, 1)
         return dict.fromkeys(names, self.error)
 
 
 def without_topic() -> Asker:
-    asker = Asker()
+    asker = Asker(World(leads=False))
     asker.world.broker.image = image("t")
 
     async def wait_until(predicate: Callable[[Any], bool], _timeout_ms: float, _clock: object) -> bool:
@@ -95,34 +96,18 @@ def test_a_new_topic_without_a_leader_is_not_available_after_the_timeout() -> No
     assert asker.ask(find_coordinator, FindCoordinatorRequest("g"), 0).error_code == 15
 
 
-def test_a_broker_that_no_controller_tells_of_the_cluster_has_no_coordinator() -> None:
+def test_the_topic_is_there_when_its_partitions_are_counted() -> None:
+    """An image that shows the topic may lack some of its partitions."""
     asker = without_topic()
-    asker.world.broker.image = MetadataImage()
-
-    async def first_image(_clock: object) -> MetadataImage:
-        return asker.world.broker.image
-
-    asker.world.broker.first_image = first_image  # type: ignore[attr-defined]
-    assert asker.ask(find_coordinator, FindCoordinatorRequest("g"), 3).error_code == 15
-
-
-@pytest.mark.parametrize("topics", [(GROUP_METADATA_TOPIC,), ("t",)])
-def test_a_broker_that_has_just_started_waits_for_the_first_image(topics: tuple[str, ...]) -> None:
-    asker = without_topic()
-    asker.world.broker.image = MetadataImage()
-
-    async def first_image(_clock: object) -> MetadataImage:
-        asker.world.broker.image = image(*topics)
-        return asker.world.broker.image
-
-    asker.world.broker.first_image = first_image  # type: ignore[attr-defined]
+    asker.world.broker.image = image("t", GROUP_METADATA_TOPIC)
     created: list[str] = []
 
     async def create_automatically(names: Sequence[str]) -> dict[str, BrokerError | None]:
         created.extend(names)
-        asker.world.broker.image = image(*names)
-        return dict.fromkeys(names)
+        return dict.fromkeys(names)  # another request has created it
 
     asker.services.topic_admin = SimpleNamespace(create_automatically=create_automatically)
+    assert asker.ask(find_coordinator, FindCoordinatorRequest("g"), 3).error_code == 15
+    asker.world.broker.set_partition_count(GROUP_METADATA_TOPIC, 1)
     assert asker.ask(find_coordinator, FindCoordinatorRequest("g"), 3).node_id == 0
-    assert created == ([] if GROUP_METADATA_TOPIC in topics else [GROUP_METADATA_TOPIC])
+    assert created == [GROUP_METADATA_TOPIC]

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from kafkapy.metadata.image import FIRST_IMAGE_TIMEOUT_MS, MetadataImage
 from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkapy.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
@@ -16,10 +15,9 @@ from kafkapy.protocol.messages.update_metadata import (
 )
 from kafkapy.protocol.primitives import decode, encode
 from kafkapy.server.handlers import metadata
-from kafkapy.testing.clock import ManualClock
 from kafkapy.turns import finish
 from tests.controller.harness import FakeBroker, cluster
-from tests.server.handlers.topic_context import ask, context_of
+from tests.server.handlers.topic_context import context_of
 from tests.server.harness import result_of
 
 
@@ -91,43 +89,5 @@ def test_topics_are_not_created_without_permission() -> None:
             request = MetadataRequest(topics=[MetadataRequestTopic(name="t"), MetadataRequestTopic(name=None)])
             answer: Any = result_of(metadata.handle(context_of(started.controller, 9), request))
             assert [(topic.name, topic.error_code) for topic in answer.topics] == [("t", 3)]
-
-    asyncio.run(main())
-
-
-REQUEST = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=False)
-
-
-def test_a_broker_that_has_just_started_waits_for_the_first_image() -> None:
-    async def main() -> None:
-        async with cluster(1) as started:
-            broker = started.controller
-            broker.node.cache.image = MetadataImage("cluster")
-            asked = asyncio.ensure_future(ask(metadata, broker, REQUEST, 9))
-            many = MetadataRequest(topics=[MetadataRequestTopic(name=f"t{number}") for number in range(100)])
-            asked_for_many = asyncio.ensure_future(ask(metadata, broker, many, 9))
-            await asyncio.sleep(0)
-            assert not asked.done()
-            _picture(broker)
-            assert [topic.error_code for topic in (await asked).topics] == [0]
-            assert len((await asked_for_many).topics) == 100
-
-    asyncio.run(main())
-
-
-def test_without_a_controller_the_answer_names_no_leaders_after_some_seconds() -> None:
-    async def main() -> None:
-        clock = ManualClock()
-        async with cluster(1, clock=clock) as started:
-            broker = started.controller
-            broker.node.cache.image = MetadataImage("cluster")
-            asked = asyncio.ensure_future(ask(metadata, broker, REQUEST, 9))
-            await asyncio.sleep(0)
-            clock.advance(FIRST_IMAGE_TIMEOUT_MS - 1)
-            await asyncio.sleep(0)
-            assert not asked.done()
-            clock.advance(1)
-            answer = await asked
-            assert (answer.brokers, [topic.error_code for topic in answer.topics]) == ([], [5])
 
     asyncio.run(main())
