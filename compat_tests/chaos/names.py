@@ -158,7 +158,7 @@ class Names:
         answer = wire.ask(request, 2).topics[0].partitions[0].error_code
         if answer == ErrorCode.NONE:
             told.acknowledged = told.sent
-        return answer == ErrorCode.NONE
+        return bool(answer == ErrorCode.NONE)
 
     def _fence(self, wire: Wire, name: str, wrong: list[str]) -> bool:
         """Initialise a transactional id, and compare its producer id and epoch."""

@@ -278,7 +278,7 @@ class ThreeMachines:
 
     def tree(self) -> "Tree":
         """A client of the ZooKeeper."""
-        return Tree(self.zookeeper.bootstrap)
+        return Tree(self.zookeeper.bootstrap, self.size.session_ms)
 
     def wait_for_end_of_session(self, number: int) -> None:
         """A broker of Apache Kafka that starts while its dead session is registered ends at once."""
@@ -320,13 +320,14 @@ class NoProgressError(Exception):
 class Tree:
     """A short-lived client of the ZooKeeper; `session` takes over a session that has an owner."""
 
-    def __init__(self, hosts: str, session: int | None = None) -> None:
+    def __init__(self, hosts: str, session_ms: int, session: int | None = None) -> None:
+        self._session_ms = session_ms
         client_id = None if session is None else (session, password_of(session))
-        self._client: Any = KazooClient(hosts, timeout=SESSION_MS / 1000, client_id=client_id)
+        self._client: Any = KazooClient(hosts, timeout=session_ms / 1000, client_id=client_id)
 
     def __enter__(self) -> Any:
         try:
-            self._client.start(timeout=15)
+            self._client.start(timeout=max(15.0, 3 * self._session_ms / 1000))
         except (KazooTimeoutError, KazooException):
             self._client.close()
             raise

@@ -251,7 +251,7 @@ class Faults:
         """Ends the broker's session as its owner would: by closing it, from another connection."""
         session = self._cluster.registration(victim)
         if session is not None:
-            with Tree(self._cluster.zookeeper.bootstrap, session) as tree:
+            with Tree(self._cluster.zookeeper.bootstrap, self._cluster.size.session_ms, session) as tree:
                 assert tree.client_id[0] == session, "another session"
             expired = wait_for(lambda: self._cluster.registration(victim) != session, WAIT_S, 0.25)
             assert expired, "the session goes on"
