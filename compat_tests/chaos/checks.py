@@ -207,7 +207,7 @@ def partition_of(name: str, partition_count: int) -> int:
 
 
 def wrong_coordinators(topic: str, leaders: Mapping[int, int], answers: Mapping[int, Mapping[str, int]]) -> list[str]:
-    """Each broker's answers name the leader of each name's partition; a negative answer is an error code.
+    """Each broker's answers name the leader of each name's partition.
 
     The sentence has the partition counts that explain what a broker answered.
     """

@@ -180,11 +180,7 @@ class Campaign:
 
         if not wait_for(all_go_on, bound_s, 0.1):
             missing = {"produce", "transaction", "group"} - set(found)
-            states = {
-                f"{topic}-{index}": (each.leader, each.isrs)
-                for topic, described in cluster.metadata().topics.items()
-                for index, each in described.partitions.items()
-            }
+            states = cluster.states(clients.history.topics)
             raise NoProgressError(f"no progress: {sorted(missing)} after {bound_s:.0f} s; leaders and ISR: {states}")
         return found
 

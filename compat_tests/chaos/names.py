@@ -2,7 +2,7 @@
 
 A name belongs to one partition of its internal topic (`checks.partition_of`), whose leader is its coordinator. A broker
 that takes another number of partitions sends clients elsewhere, where their offsets and transactions are not known.
-`Names.check` finds that after a disturbance: the brokers' answers are compared with the leaders in ZooKeeper, and each
+`Names.check` finds that after a disturbance: the brokers' answers are compared with the leaders of partitions, and each
 name has to be as clients were told. `misplaced_names` finds in the logs what was wrong in between.
 """
 
@@ -26,6 +26,7 @@ from compat_tests.process import wait_for
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest
+from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -104,23 +105,41 @@ class Names:
 
     def _wrong(self, kind: int) -> list[str]:
         topic = INTERNAL_TOPICS[kind]
-        answers: dict[int, dict[str, int]] = {}
-        for number in BROKERS:
-            try:
-                with Wire(self._cluster.brokers[number].bootstrap) as wire:
-                    answers[number] = {
-                        f"name-{each}": self._coordinator(wire, f"name-{each}", kind) for each in range(ASKED)
-                    }
-            except (OSError, AssertionError) as error:
-                return [f"no progress: broker {number} does not answer: {error!r}"]
-        leaders = self._cluster.leaders(topic)
+        there = len(self._cluster.leaders(topic))
+        expected = self._cluster.size.internal_partitions
+        if there != expected:
+            return [f"no progress: {topic} has {there} of {expected} partitions in ZooKeeper"]
+        return [sentence for number in BROKERS for sentence in self._wrong_of(number, kind)]
+
+    def _wrong_of(self, number: int, kind: int) -> list[str]:
+        """What a broker answers, compared with the leaders that it has itself: those in ZooKeeper may be newer."""
+        topic = INTERNAL_TOPICS[kind]
+        try:
+            with Wire(self._cluster.brokers[number].bootstrap) as wire:
+                leaders = self._leaders(wire, topic)
+                answers = {
+                    name: self._coordinator(wire, name, kind) for name in (f"name-{each}" for each in range(ASKED))
+                }
+                if self._leaders(wire, topic) != leaders:
+                    return [f"no progress: the leaders of {topic} change"]
+        except (OSError, AssertionError) as error:
+            return [f"no progress: broker {number} does not answer: {error!r}"]
         expected = self._cluster.size.internal_partitions
         if len(leaders) != expected:
-            return [f"no progress: ZooKeeper has {len(leaders)} leaders of the {expected} partitions of {topic}"]
-        return wrong_coordinators(topic, leaders, answers)
+            return [f"no progress: broker {number} has {len(leaders)} of the {expected} partitions of {topic}"]
+        errors = {answer for answer in answers.values() if answer < 0}
+        if errors:
+            return [f"no progress: broker {number} names no coordinators of {topic}: {errors}"]
+        return wrong_coordinators(topic, leaders, {number: answers})
+
+    @staticmethod
+    def _leaders(wire: Wire, topic: str) -> dict[int, int]:
+        found = wire.ask(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]), 1)
+        return {each.partition_index: each.leader_id for each in found.topics[0].partitions}
 
     @staticmethod
     def _coordinator(wire: Wire, name: str, kind: int) -> int:
+        """The broker's id, or the error code with a minus."""
         found = wire.ask(FindCoordinatorRequest(key=name, key_type=kind), 1)
         return -int(found.error_code) if found.error_code else int(found.node_id)
 

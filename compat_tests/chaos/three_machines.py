@@ -235,6 +235,17 @@ class ThreeMachines:
         partitions = [each for name in names for each in found.topics[name].partitions.values()]
         return all(each.leader in BROKERS and len(each.isrs) >= replicas for each in partitions)
 
+    def states(self, topics: tuple[str, ...]) -> dict[str, tuple[int, list[int]]]:
+        """Leader and in-sync replicas of the partitions of these topics and of the internal ones, as far as known."""
+        with suppress(KafkaException):
+            return {
+                f"{topic}-{index}": (each.leader, each.isrs)
+                for topic, described in self.metadata().topics.items()
+                for index, each in described.partitions.items()
+                if topic in topics or topic in INTERNAL_TOPICS
+            }
+        return {}
+
     def leader(self, topic: str, partition: int) -> int | None:
         """The leader of a partition, if there is one."""
         with suppress(KafkaException, KeyError):
