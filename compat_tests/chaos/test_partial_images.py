@@ -37,7 +37,7 @@ START_S = 240.0
 @pytest.fixture
 def tree(tmp_path: Path) -> Iterator[Any]:
     """A client of a ZooKeeper that has the topics, and in which the test is the controller."""
-    zookeeper = ZooKeeper("2.7.2", tmp_path / "zookeeper")
+    zookeeper = ZooKeeper("2.7.2", tmp_path / "zookeeper", {"maxSessionTimeout": str(int(START_S * 1000))})
     zookeeper.start(wait=False).wait_ready(START_S)
     client: Any = KazooClient(zookeeper.bootstrap, timeout=START_S)
     try:
