@@ -18,6 +18,9 @@
 # make chaos   three brokers on a ZooKeeper under 1,000 faults: killed, stopped, cut off, without ZooKeeper, with full disks;
 #              nothing acknowledged is lost, moved, doubled or reordered (WINDOWS=50; ARGUMENTS="--seed 7 --clusters 2",
 #              --target kafka does the same to Apache Kafka 2.7.2)
+# make kill-all  the same cluster, all brokers killed at once 30 times, started on busy processors while one of them is stopped or
+#              loses its session: workers in librdkafka and Java copy each record once, every coordinator is where Kafka's formula
+#              says (ALL_KILLS=100; ARGUMENTS="--seed 7")
 # make soak    three brokers under steady load, three hours: memory, descriptors and latencies stay flat (MINUTES=30)
 # make compat-long  100,000 requests of every API, drawn by a seed that is printed, the same to Apache Kafka 2.7.2 and kafkapy:
 #              the same answers, field by field (REQUESTS=5000; ARGUMENTS="--seed 7 --minutes 30", or --replay FILE)
@@ -43,7 +46,7 @@ INSTALLED := $(VENV)/.installed
 SPARK_INSTALLED := $(VENV)/.installed-spark
 COMPILED := $(VENV)/.compiled
 
-.PHONY: compat-cluster compat-long fuzz simulate simulate-cluster kill mirror-kills chaos soak exactly-once help setup spark-setup java jars archives check fmt lint fast test unit coverage compat compatibility run spark bench clean
+.PHONY: compat-cluster compat-long fuzz simulate simulate-cluster kill mirror-kills chaos kill-all soak exactly-once help setup spark-setup java jars archives check fmt lint fast test unit coverage compat compatibility run spark bench clean
 
 help:
 	@sed -n 's/^# \(make .*\|  .*\)/\1/p' Makefile
@@ -138,6 +141,12 @@ $(CHAOS_CLIENT): $(INSTALLED)
 
 chaos: setup jars $(CHAOS_CLIENT)
 	PYTHONPATH=$(CURDIR)/$(CHAOS_CLIENT) $(BIN)/python -m compat_tests.chaos.cluster_campaign --windows $(WINDOWS) $(ARGUMENTS)
+
+ALL_KILLS ?= 30
+
+kill-all: setup jars $(CHAOS_CLIENT)
+	PYTHONPATH=$(CURDIR)/$(CHAOS_CLIENT) $(BIN)/python -m compat_tests.chaos.cluster_campaign --windows $(ALL_KILLS) \
+		--kind kill_all --copiers 2 --java 1 --bound 120 $(ARGUMENTS)
 
 MINUTES ?= 180
 
