@@ -1,7 +1,7 @@
 """The sentences of Apache Kafka 2.7.2 that clients and tools compare with what they expect, in one place.
 
-Only sentences that programs look at, and those beside them, are Kafka's; all others are kafkapy's own. Callers shorten a
-name that may be long.
+Only sentences that programs look at, and those beside them, are Kafka's; all others are kafkapy's own. Callers shorten
+a name that may be long.
 """
 
 from collections.abc import Iterable

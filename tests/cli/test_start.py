@@ -206,7 +206,11 @@ def test_a_data_directory_of_another_cluster_is_reported_in_one_line(tmp_path: P
             1,
             "kafkapy: there is no configuration key 'num.partition'; did you mean 'num.partitions'?",
         ),
-        (["num.partitions=0"], 1, "kafkapy: Invalid value 0 for configuration num.partitions: Value must be at least 1"),
+        (
+            ["num.partitions=0"],
+            1,
+            "kafkapy: Invalid value 0 for configuration num.partitions: Value must be at least 1",
+        ),
         (
             ["listeners=SSL://127.0.0.1:0"],
             1,
