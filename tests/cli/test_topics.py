@@ -95,7 +95,7 @@ def test_alter(run: Run) -> None:
         (["alter", "t"], "nothing to alter: give --partitions, --config or --delete-config"),
         (["alter", "t", "-c", "retention.ms"], "'retention.ms' is no setting: write key=value"),
         (["alter", "t-none", "-c", "retention.ms=1"], "topic t-none does not exist (UNKNOWN_TOPIC_OR_PARTITION)"),
-        (["create", "t-x", "-c", "nope=1"], "topic t-x: Topics have no configuration key nope (INVALID_CONFIG)"),
+        (["create", "t-x", "-c", "nope=1"], "topic t-x: Unknown topic config name: nope (INVALID_CONFIG)"),
         (["describe", "t-none"], "topic t-none does not exist (UNKNOWN_TOPIC_OR_PARTITION)"),
         (["delete", "t-none", "--yes"], "topic t-none does not exist (UNKNOWN_TOPIC_OR_PARTITION)"),
     ],

@@ -25,7 +25,8 @@ def test_at_least() -> None:
 def test_between() -> None:
     assert Between(0, 1).problem(0.0) is None
     assert Between(0, 1).problem(1.0) is None
-    assert Between(0, 1).problem(1.01) == "must be between 0 and 1"
+    assert Between(0, 1).problem(1.01) == "Value must be no more than 1"
+    assert Between(0, 1).problem(-0.1) == "Value must be at least 0"
     assert Between(0, 1).problem(float("nan")) is None
 
 

@@ -31,11 +31,14 @@ NOT_ALLOWED = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 
 
 def _answer(tmp_path: Path, request: Any, version: int) -> Any:
-    async def scenario() -> Any:
-        async with running_broker(tmp_path) as broker:
-            return await (await Client.connect(broker)).ask(request, version)
+    answers: list[Any] = []
 
-    return run(scenario())
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            answers.append(await (await Client.connect(broker)).ask(request, version))
+
+    run(scenario())
+    return answers[0]
 
 
 @pytest.mark.parametrize("version", [0, 1])
