@@ -14,7 +14,7 @@ from kafkapy.text import text_size
 class Member:
     """One member. ``session_deadline_ms`` is on the monotonic clock; the timer may fire earlier (``rebalance.py``).
 
-    ``has_synced`` tells whether a SyncGroup has come since the last join phase.
+    ``has_synced`` tells whether a SyncGroup has come since the last join phase, or is not expected.
     """
 
     __slots__ = (

@@ -25,8 +25,8 @@ Order of events, from the first member to a stable group
        (``remove_member``), the order starts again at 1; requests of the others get REBALANCE_IN_PROGRESS.
 
     A member that sends heartbeats after 2 but no SyncGroup would keep the others waiting in 3. When the longest
-    rebalance time-out has passed since 2, all members without a SyncGroup are removed (KAFKA-12890), and the order
-    starts again.
+    rebalance time-out has passed since 2, the members that joined and sent no SyncGroup are removed (KAFKA-12890), and
+    the order starts again.
 
 The last member leaves, or its session ends
 
@@ -72,11 +72,14 @@ NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
 """The longest wait of a new member's first JoinGroup. It has no id yet, so it can't send heartbeats; a client that has
 closed its connection must not delay the others for ever."""
 
-SHORTEST_PHASE_MS: Final = 100
-"""The shortest wait for SyncGroup requests, and for static members after a join phase in which no member has joined.
+JOIN_AGAIN_MS: Final = 100
+"""The shortest wait for static members after the end of a join phase in which no member has joined.
 
 Their rebalance time-out may be 0: Apache Kafka then ends the phase again and again without a pause, until their
 sessions end."""
+
+SHORTEST_SYNC_MS: Final = 1000
+"""The shortest wait for the SyncGroup requests of a new generation, for members whose rebalance time-out is 0."""
 
 StoreGroup = Callable[[Group, Mapping[str, bytes], Callable[[int], None]], None]
 """Appends the record of a group with these assignments; the callback gets 0 once it is replayed, or an error code."""
@@ -135,13 +138,17 @@ class Rebalancer:
 
         Without other members the group becomes Empty.
         """
-        group.members.remove(member.member_id)
-        member.answer_join(JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, ""))
-        member.answer_sync(SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
+        self._drop(group, member)
         if group.state in (states.STABLE, states.COMPLETING):
             self.prepare(group)
         else:
             self.try_complete_join(group)
+
+    @staticmethod
+    def _drop(group: Group, member: Member) -> None:
+        group.members.remove(member.member_id)
+        member.answer_join(JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, ""))
+        member.answer_sync(SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
 
     # The join phase
 
@@ -212,7 +219,7 @@ class Rebalancer:
                 group.members.remove(member.member_id)
         if group.members and not group.members.elect_joined_leader():
             # only static members, none of which has joined: they join later, or their sessions end
-            self._wait_for_members(group, SHORTEST_PHASE_MS)
+            self._wait_for_members(group, JOIN_AGAIN_MS)
             return
         group.is_in_initial_delay = False
         group.start_next_generation()
@@ -223,11 +230,12 @@ class Rebalancer:
             self.store_group(group, {}, _ignore)
 
     def _announce_generation(self, group: Group) -> None:
-        timeout_ms = max(group.members.rebalance_timeout_ms(), SHORTEST_PHASE_MS)
+        timeout_ms = max(group.members.rebalance_timeout_ms(), SHORTEST_SYNC_MS)
         group.phase_timer = self._clock.call_later(timeout_ms, self._remove_without_sync, group)
         for member in group.members.all():
             self.start_session(group, member)
-            member.is_new = member.has_synced = False
+            member.is_new = False
+            member.has_synced = member.joining is None  # a static member that is absent: its session ends
             member.answer_join(self.joined(group, member))
 
     def _remove_without_sync(self, group: Group) -> None:
@@ -235,7 +243,7 @@ class Rebalancer:
         group.phase_timer = None
         late = [member for member in group.members.all() if not member.has_synced]
         for member in late:
-            group.members.remove(member.member_id)
+            self._drop(group, member)
         if late:
             self.prepare(group)
 

@@ -187,7 +187,25 @@ def test_members_that_have_synced_stay() -> None:
 def test_a_group_of_which_no_member_syncs_becomes_empty() -> None:
     world = World()
     world.joined(rebalance_timeout_ms=0)
-    world.clock.advance(99)
+    world.clock.advance(999)
     assert world.group().state.value == "CompletingRebalance"
     world.clock.advance(1)
     assert world.group().state.value == "Empty"
+
+
+@pytest.mark.parametrize("error", [None, KafkaStorageError("disk")])
+def test_a_static_member_that_never_syncs_is_removed_while_its_next_join_waits_for_the_log(
+    error: KafkaStorageError | None,
+) -> None:
+    world = World()
+    leader = world.joined(rebalance_timeout_ms=4_000).member_id
+    world.join(instance_id="i", rebalance_timeout_ms=4_000)
+    generation = world.joined(leader, rebalance_timeout_ms=4_000).generation_id
+    world.sync(leader, generation)
+    world.broker.is_slow = True
+    again = world.join(instance_id="i", rebalance_timeout_ms=4_000)
+    assert not again.is_set
+    world.clock.advance(4_000)
+    assert again.value.error_code == 25
+    world.broker.acknowledge(error)
+    assert world.heartbeat(leader, generation) == 27
