@@ -8,7 +8,6 @@ from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import ClientError, check
 from kafkapy.clients.mirror.common import Place, by_leader, by_topic
 from kafkapy.clients.mirror.sessions import SourceSession, Wish
-from kafkapy.protocol.constants import EARLIEST, EARLIEST_LOCAL
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from kafkapy.protocol.messages.list_offsets import (
@@ -23,8 +22,6 @@ WAIT_MS: Final = 200
 """The longest wait for the first new record."""
 PARTITION_BYTES: Final = 1 << 20
 """The least that a request asks for of a partition, so that a few busy ones of many fill the response."""
-_FIRST_WITH_LOCAL: Final = 8
-"""The first version of ListOffsets that knows ``EARLIEST_LOCAL``."""
 
 
 class FetchedBatches(NamedTuple):
@@ -37,16 +34,10 @@ class FetchedBatches(NamedTuple):
 
 
 class FetchResult(NamedTuple):
-    """What a round of requests has brought; ``out_of_range`` are places whose position the source has no record of.
-
-    ``without_records`` are the places of each leader whose response had no record at all: there is none between their
-    positions and their ends, as a response has the first batch that there is in any of its partitions, whatever the
-    limits. An empty partition in another response may be one for which there was no room.
-    """
+    """What a round of requests has brought; ``out_of_range`` are places whose position the source has no record of."""
 
     batches: dict[Place, FetchedBatches]
     out_of_range: list[Place]
-    without_records: list[Mapping[Place, Wish]]
 
 
 class SourceReader:
@@ -84,13 +75,11 @@ class SourceReader:
             session = self._sessions.setdefault(leader, SourceSession())
             session.name(request, wishes, version=connection.version_for(request))
             connection.post(request)
-        result = FetchResult({}, [], [])
-        for leader, wishes in asked.items():
+        result = FetchResult({}, [])
+        for leader in asked:
             response = self._client.node(leader).take(FetchResponse)
             if self._sessions[leader].answered(response):
-                is_empty = _collect(response, result)
-                if is_empty and not response.throttle_time_ms:  # a broker may leave out records because of a quota
-                    result.without_records.append(wishes)
+                _collect(response, result)
         self._was_idle = not any(each.records for each in result.batches.values())
         return result
 
@@ -117,10 +106,7 @@ class SourceReader:
         return self._wishes
 
     def offsets(self, places: Iterable[Place], leaders: dict[Place, int], at: int) -> dict[Place, int]:
-        """The offset of each place at a time (LATEST is the last stable offset).
-
-        With ``EARLIEST_LOCAL`` that of sources without tiered storage is their log start offset.
-        """
+        """The offset of each place at a time (LATEST is the last stable offset)."""
         return list_offsets(self._client, places, leaders, at, is_source=True)
 
 
@@ -131,35 +117,28 @@ def list_offsets(
     side, level = ("source", READ_COMMITTED) if is_source else ("target", 0)
     found: dict[Place, int] = {}
     for leader, asked in by_leader(places, leaders).items():
-        connection, request = client.node(leader), ListOffsetsRequest(-1, level)
-        is_known = at != EARLIEST_LOCAL or connection.version_for(request) >= _FIRST_WITH_LOCAL
-        timestamp = at if is_known else EARLIEST
-        request.topics = [
-            ListOffsetsTopic(topic, [ListOffsetsPartition(index, timestamp=timestamp) for index in partitions])
+        wanted = [
+            ListOffsetsTopic(topic, [ListOffsetsPartition(index, timestamp=at) for index in partitions])
             for topic, partitions in by_topic(asked).items()
         ]
-        for topic in connection.call(request, ListOffsetsResponse).topics:
+        request = ListOffsetsRequest(-1, level, wanted)
+        for topic in client.node(leader).call(request, ListOffsetsResponse).topics:
             for answer in topic.partitions:
                 check(answer.error_code, what=f"partition {topic.name}-{answer.partition_index} of the {side}")
                 found[topic.name, answer.partition_index] = answer.offset
     return found
 
 
-def _collect(response: FetchResponse, result: FetchResult) -> bool:
-    """Returns whether no partition had records, or a position that is out of range."""
-    is_empty = True
+def _collect(response: FetchResponse, result: FetchResult) -> None:
     check(response.error_code, what="a fetch from the source")
     for topic in response.responses:
         for answer in topic.partitions:
             place = topic.topic, answer.partition_index
             if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 result.out_of_range.append(place)
-                is_empty = False
                 continue
             check(answer.error_code, what=f"partition {place[0]}-{place[1]} of the source")
-            result.batches[place] = fetched = _batches(answer)
-            is_empty = is_empty and not fetched.records
-    return is_empty
+            result.batches[place] = _batches(answer)
 
 
 def _batches(answer: PartitionData) -> FetchedBatches:
