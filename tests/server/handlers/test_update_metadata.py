@@ -41,7 +41,9 @@ def test_a_partition_that_can_not_exist_does_not_come_into_the_metadata(
                 for topic, index in (("../evil", 0), ("", 0), ("a\0b", 0), ("x" * 250, 0), ("t", -1), ("t", 1))
             ]
             if grouped:
-                request.topic_states = [UpdateMetadataTopicState(each.topic_name, [each]) for each in states]
+                request.topic_states = [
+                    UpdateMetadataTopicState(each.topic_name, partition_states=[each]) for each in states
+                ]
             else:
                 request.ungrouped_partition_states = states
             await ask(update_metadata, broker, request, 6)
