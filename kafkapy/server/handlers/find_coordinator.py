@@ -55,7 +55,8 @@ async def _create_and_locate(context: "RequestContext", topic: str, key: str) ->
         partition = image.partition(*_partition(services, topic, key))
         return partition is not None and partition.leader >= 0
 
-    await services.metadata.wait_until(has_leader, CREATION_TIMEOUT_MS, services.clock)
+    if not await services.metadata.wait_until(has_leader, CREATION_TIMEOUT_MS, services.clock):
+        return _error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return _locate(context, topic, key)
 
 
