@@ -5,6 +5,9 @@ from typing import Final
 
 PEER_LINES_A_SECOND: Final = 100
 """Log lines that clients may cause each second. One client can cause 10,000, which would fill a disk."""
+SASL_LINE_INTERVAL_S: Final = 60
+MOST_SASL_ADDRESSES: Final = 1_000
+"""Addresses that are remembered; an address that was forgotten may get another line."""
 
 
 class Counters:
@@ -42,13 +45,32 @@ class PeerLines:
         return True
 
 
+class SaslLines:
+    """Limits the log lines about clients that want SASL: one for each address and minute."""
+
+    __slots__ = ("_until_s",)
+
+    def __init__(self) -> None:
+        self._until_s: dict[str, float] = {}
+
+    def may_log(self, address: str, now_s: float) -> bool:
+        """Whether a line about a client at ``address`` may be logged at ``now_s``."""
+        if now_s < self._until_s.get(address, now_s):
+            return False
+        self._until_s.pop(address, None)  # the dictionary is in the order of the lines
+        self._until_s[address] = now_s + SASL_LINE_INTERVAL_S
+        if len(self._until_s) > MOST_SASL_ADDRESSES:
+            del self._until_s[next(iter(self._until_s))]
+        return True
+
+
 class Metrics:
     """Counters since the broker's start; ``requests`` by handler name."""
 
     __slots__ = (
         "requests", "connections_accepted", "connections_refused", "connections_failed", "idle_closed",
         "topics_refused_by_replica_limit", "automatic_topics_delayed", "coordinators", "producers_evicted",
-        "peer_lines",
+        "peer_lines", "sasl_lines",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -66,6 +88,7 @@ class Metrics:
         """Topics not created yet because of ``kafkapy.auto.create.topics.per.second``."""
         self.coordinators = Counters()
         self.peer_lines = PeerLines()
+        self.sasl_lines = SaslLines()
         self.producers_evicted = 0
         """Producer ids that a partition forgot because it knew ``kafkapy.producer.ids.max`` of them."""
 

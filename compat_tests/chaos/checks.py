@@ -195,3 +195,67 @@ def not_processed(processed: Mapping[int, Iterable[int]], log: Log) -> list[str]
                 f"skipped: the group never got {len(missing)} offsets of {partition}, such as {missing[:MOST]}"
             )
     return found
+
+
+def partition_of(name: str, partition_count: int) -> int:
+    """The partition of an internal topic that keeps a name: Java's `String.hashCode` of ASCII, as Kafka takes it."""
+    value = 0
+    for character in name:
+        value = (31 * value + ord(character)) & 0xFFFFFFFF
+    signed = value - (1 << 32) if value >= 1 << 31 else value
+    return (0 if signed == -(1 << 31) else abs(signed)) % partition_count
+
+
+def wrong_coordinators(topic: str, leaders: Mapping[int, int], answers: Mapping[int, Mapping[str, int]]) -> list[str]:
+    """Each broker's answers name the leader of each name's partition.
+
+    The sentence has the partition counts that explain what a broker answered.
+    """
+    found: list[str] = []
+    for broker, answered in answers.items():
+        right = {name: leaders[partition_of(name, len(leaders))] for name in answered}
+        wrong = {name: answer for name, answer in answered.items() if answer != right[name]}
+        if wrong:
+            explained = [
+                count
+                for count in range(1, len(leaders))
+                if all(leaders.get(partition_of(name, count)) == answer for name, answer in answered.items())
+            ]
+            examples = [f"{name}: {answer} instead of {right[name]}" for name, answer in wrong.items()]
+            found.append(
+                f"wrong coordinators: broker {broker} names {len(wrong)} of {len(answered)} of {topic} with "
+                f"{len(leaders)} partitions, such as {examples[:MOST]}; {explained} partitions explain them all"
+            )
+    return found
+
+
+def misplaced(topic: str, partition_count: int, names: Mapping[int, Iterable[str]]) -> list[str]:
+    """Each name's records are in its own partition of an internal topic."""
+    found: list[str] = []
+    for partition, there in names.items():
+        wrong = sorted({name for name in there if partition_of(name, partition_count) != partition})
+        if wrong:
+            found.append(f"misplaced: {topic}-{partition} has records of {len(wrong)} names, such as {wrong[:MOST]}")
+    return found
+
+
+@dataclass
+class Committed:
+    """The newest offsets of a group that were acknowledged, and that were sent; -1 is none."""
+
+    acknowledged: int = -1
+    sent: int = -1
+
+
+def lost_commit(group: str, told: Committed, found: int) -> list[str]:
+    """The group's offset is one that the client was told, or a later one whose outcome it does not know."""
+    if told.acknowledged <= found <= told.sent:
+        return []
+    return [f"lost commit: {group} is at {found}, {told.acknowledged} was acknowledged, {told.sent} sent"]
+
+
+def changed_producer(name: str, told: tuple[int, int] | None, found: tuple[int, int]) -> list[str]:
+    """A transactional id keeps its producer id, and each initialisation raises the epoch."""
+    if told is None or (found[0] == told[0] and found[1] > told[1]):
+        return []
+    return [f"not fenced: {name} had producer id and epoch {told} and now has {found}"]

@@ -21,16 +21,24 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from compat_tests.chaos.names import Names, misplaced_names
 from compat_tests.chaos.namespaces import Network, isolate
-from compat_tests.chaos.three_machines import BROKERS, ZOOKEEPER, NoProgressError, ThreeMachines, temporary_directory
+from compat_tests.chaos.three_machines import (
+    BROKERS,
+    ZOOKEEPER,
+    NoProgressError,
+    Size,
+    ThreeMachines,
+    temporary_directory,
+)
 from compat_tests.chaos.windows import NEED_NAMESPACES, Faults, Kind, Window
-from compat_tests.chaos.workload import Round
+from compat_tests.chaos.workload import History, Round
 from compat_tests.process import BrokerError, wait_for
 
 MODULE = "compat_tests.chaos.cluster_campaign"
 PER_ROUND = 20
 BOUND_S = 60.0
-SETTLE_S = 120.0
+SETTLE_S = 300.0
 Result = dict[str, Any]
 
 
@@ -49,6 +57,7 @@ class Campaign:
         self.violations: list[str] = []
         self.errors: dict[str, int] = defaultdict(int)
         self.refused: dict[str, int] = defaultdict(int)
+        self.longest_s: dict[str, float] = defaultdict(float)
         self.acknowledged = self.committed = self.rounds = self.ended_by_themselves = 0
 
     def say(self, line: str) -> None:
@@ -60,7 +69,9 @@ class Campaign:
         number: int = self._options.from_window
         last: int = number + self._options.windows
         for cluster_number in itertools.count(1):
-            with ThreeMachines(self._options.target, self._directory / str(cluster_number), self._network) as cluster:
+            size = Size(self._options.internal_partitions, self._options.topics, session_ms=self._options.session_ms)
+            directory = self._directory / str(cluster_number)
+            with ThreeMachines(self._options.target, directory, self._network, size) as cluster:
                 number = self._run_on(cluster, number, last)
             if number >= last or self._is_over():
                 return
@@ -68,6 +79,7 @@ class Campaign:
     def _run_on(self, cluster: ThreeMachines, first: int, last: int) -> int:
         """Rounds until one has a violation; returns the number of the next window."""
         faults = Faults(cluster, self.say)
+        self._names = Names(cluster)
         for start in range(first, last, int(self._options.per_round)):
             end = min(start + int(self._options.per_round), last)
             before = len(self.violations), faults.ended_by_themselves
@@ -91,16 +103,18 @@ class Campaign:
     def _round(self, cluster: ThreeMachines, faults: Faults, numbers: Iterable[int]) -> None:
         self.rounds += 1
         clients: Round | None = None
+        history = History(self.rounds, self._options.copiers + self._options.java)
+        names = history.topics
         before = len(self.violations)
         try:
-            names = f"records-{self.rounds}", f"copies-{self.rounds}"
             cluster.create_topics(*names)
-            clients = Round(self.rounds, cluster.bootstrap, f"{self._options.seed}/{self.rounds}")
+            clients = Round(history, cluster.bootstrap, f"{self._options.seed}/{self.rounds}", self._options.java)
             self._wait_for_progress(cluster, clients, time.monotonic(), SETTLE_S)
+            self.violations += self._names.check(SETTLE_S)
             for number in numbers:
                 window = Window.drawn(self._options.seed, number, self._kinds)
                 self._window(cluster, faults, clients, window, names)
-                if clients.history.violations or self._is_over():
+                if self.violations[before:] or clients.history.violations or self._is_over():
                     break
             cluster.wait(lambda: cluster.is_whole(names), "all replicas in sync", SETTLE_S)
         except (NoProgressError, BrokerError, AssertionError) as error:
@@ -113,6 +127,7 @@ class Campaign:
             for doubled in clients.history.doubled if not repeated else ():
                 self.say(f"NOTE {doubled}: sent again under a new producer epoch")
                 clients.history.count("librdkafka has sent records again under a new producer epoch")
+            self.violations += misplaced_names(cluster)
             if not self.violations[before:]:
                 self.violations += self._differing(cluster, names)
             self._count(clients)
@@ -137,6 +152,9 @@ class Campaign:
         if window.waits_for_replicas:
             seconds = cluster.wait(lambda: cluster.is_whole(names), "all replicas in sync", SETTLE_S)
             recovered["replicas"] = round(time.monotonic() - over_s, 2) if seconds else 0.0
+        asked_s = time.monotonic()
+        self.violations += self._names.check(self._options.bound)
+        recovered["names"] = round(time.monotonic() - asked_s, 2)
         self.say("  " + ", ".join(f"{name} {seconds:.1f} s" for name, seconds in recovered.items()))
         self.results.append(
             {
@@ -154,7 +172,7 @@ class Campaign:
         found: dict[str, float] = {}
 
         def all_go_on() -> bool:
-            clients.replace_stuck_copier()
+            clients.replace_stuck_copiers()
             for name, goes_on in clients.has_progressed(since_s).items():
                 if goes_on and name not in found:
                     found[name] = round(time.monotonic() - since_s, 2)
@@ -162,11 +180,7 @@ class Campaign:
 
         if not wait_for(all_go_on, bound_s, 0.1):
             missing = {"produce", "transaction", "group"} - set(found)
-            states = {
-                f"{topic}-{index}": (each.leader, each.isrs)
-                for topic, described in cluster.metadata().topics.items()
-                for index, each in described.partitions.items()
-            }
+            states = cluster.states(clients.history.topics)
             raise NoProgressError(f"no progress: {sorted(missing)} after {bound_s:.0f} s; leaders and ISR: {states}")
         return found
 
@@ -196,6 +210,9 @@ class Campaign:
             for error, count in counts.items():
                 sums[error] += count
 
+        for call, seconds in clients.history.longest_s.items():
+            self.longest_s[call] = max(self.longest_s[call], seconds)
+
     def _write(self) -> None:
         if self._options.out is not None:
             self._options.out.write_text(json.dumps(self.summary()))
@@ -213,6 +230,7 @@ class Campaign:
             "ended_by_themselves": self.ended_by_themselves,
             "errors": dict(self.errors),
             "refused": dict(self.refused),
+            "longest_s": dict(self.longest_s),
             "minutes": round((time.monotonic() - self._began_s) / 60, 1),
         }
 
@@ -261,6 +279,8 @@ def report(summaries: list[Result]) -> int:
         print(f"\n{name}:")
         for error, count in sorted(found.items(), key=lambda item: -item[1])[:20]:
             print(f"  {count} × {error}")
+    for call in sorted({call for summary in summaries for call in summary["longest_s"]}):
+        print(f"\nthe longest {call}: {max(summary['longest_s'].get(call, 0.0) for summary in summaries)} s")
     for violation in violations:
         print(f"VIOLATION {violation}")
     return len(violations)
@@ -283,6 +303,20 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--clusters", type=int, default=1, help="as many at the same time, with seeds that follow each other"
     )
+    size = Size()
+    parser.add_argument(
+        "--internal-partitions", type=int, default=size.internal_partitions, metavar="N",
+        help="of __consumer_offsets and of __transaction_state",
+    )  # fmt: skip
+    parser.add_argument(
+        "--topics", type=int, default=size.topics, metavar="N",
+        help=f"further topics of {size.partitions_each} partitions, with no records",
+    )  # fmt: skip
+    parser.add_argument(
+        "--session-ms", type=int, default=size.session_ms, help="of the brokers in ZooKeeper; longer on a busy machine"
+    )
+    parser.add_argument("--copiers", type=int, default=1, metavar="N", help="workers in librdkafka, exactly once")
+    parser.add_argument("--java", type=int, default=0, metavar="N", help="workers in Java, exactly once")
     parser.add_argument("--target", choices=("kafkapy", "kafka"), default="kafkapy")
     parser.add_argument(
         "--kind", action="append", choices=[each.name.lower() for each in Kind], help="only these faults"

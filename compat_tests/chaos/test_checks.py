@@ -1,17 +1,23 @@
 """Each check finds the violation that it is for, and is silent about a log that keeps the rules."""
 
 from compat_tests.chaos.checks import (
+    Committed,
     Observations,
     Outcome,
     Position,
     Transaction,
     broken_transactions,
+    changed_producer,
     doubled_and_reordered,
     gaps,
     lost_and_moved,
+    lost_commit,
     make_value,
+    misplaced,
     not_copied_once,
     not_processed,
+    partition_of,
+    wrong_coordinators,
 )
 
 A, B, C = (make_value("p", number, 3) for number in range(3))
@@ -96,3 +102,38 @@ def test_copies_that_are_not_exactly_once() -> None:
 
 def test_records_that_a_group_never_got() -> None:
     assert not_processed({0: [0, 2]}, LOG) == ["skipped: the group never got 1 offsets of 0, such as [1]"]
+
+
+def test_the_partition_of_a_name_is_that_of_apache_kafka() -> None:
+    assert [partition_of(name, 50) for name in ("", "a", "group", "name-0", "polygenelubricants")] == [0, 47, 47, 26, 0]
+    assert partition_of("cp6-0", 10) == 8
+
+
+def test_coordinators_that_are_not_the_leader_of_the_partition_of_a_name() -> None:
+    leaders = {index: index % 3 for index in range(10)}
+    names = [f"name-{number}" for number in range(50)]
+    right = {name: leaders[partition_of(name, 10)] for name in names}
+    by_seven = {name: leaders[partition_of(name, 7)] for name in names}
+    assert wrong_coordinators("t", leaders, {1: right, 2: right}) == []
+    (wrong,) = wrong_coordinators("t", leaders, {1: right, 2: by_seven})
+    assert "broker 2 names" in wrong
+    assert "[7] partitions explain them all" in wrong
+
+
+def test_names_in_the_partitions_of_others() -> None:
+    assert misplaced("t", 10, {8: ["cp6-0"], 1: []}) == []
+    assert misplaced("t", 10, {8: ["cp6-0"], 4: ["cp6-0"]}) == [
+        "misplaced: t-4 has records of 1 names, such as ['cp6-0']"
+    ]
+
+
+def test_commits_that_are_gone_and_producers_that_are_not_fenced() -> None:
+    assert lost_commit("g", Committed(3, 5), 4) == []
+    assert lost_commit("g", Committed(), -1) == []
+    (lost,) = lost_commit("g", Committed(3, 5), -1)
+    assert "3 was acknowledged" in lost
+    assert lost_commit("g", Committed(3, 5), 6)
+    assert changed_producer("p", None, (7, 0)) == []
+    assert changed_producer("p", (7, 0), (7, 2)) == []
+    assert changed_producer("p", (7, 0), (8, 0))
+    assert changed_producer("p", (7, 1), (7, 1))

@@ -1,11 +1,13 @@
 """Three brokers and their ZooKeeper, each on a machine of its own where that can be: what fault windows act on."""
 
+import json
 import shutil
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -31,12 +33,13 @@ BROKERS = (1, 2, 3)
 ZOOKEEPER = 100
 SESSION_MS = 6000
 DISK_MB = 160
-WAIT_S = 120.0
+WAIT_S = 300.0
 ASK_EVERY_S = 0.25
+CREATED_AT_ONCE = 50
 INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
+KEPT_TOPIC = "kept-0"
+"""A topic that no round deletes; `Size.topics` has more of them."""
 SETTINGS = {
-    "zookeeper.session.timeout.ms": str(SESSION_MS),
-    "zookeeper.connection.timeout.ms": "30000",
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
     "replica.lag.time.max.ms": "5000",
@@ -46,10 +49,8 @@ SETTINGS = {
     "controlled.shutdown.retry.backoff.ms": "500",
     "leader.imbalance.check.interval.seconds": "10",
     "offsets.topic.replication.factor": "3",
-    "offsets.topic.num.partitions": "3",
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "2",
-    "transaction.state.log.num.partitions": "3",
     "group.initial.rebalance.delay.ms": "0",
     "auto.create.topics.enable": "false",
     "log.segment.bytes": "200000",
@@ -63,11 +64,39 @@ SETTINGS = {
 KAFKA_SETTINGS = {"unclean.leader.election.enable": "false"}
 
 
+@dataclass(frozen=True)
+class Size:
+    """Partitions of each internal topic, further topics, and the session time-out of the brokers in ZooKeeper.
+
+    The small clusters of other tests get their metadata in one piece. Here the first pieces have some partitions only.
+    """
+
+    internal_partitions: int = 50
+    topics: int = 200
+    partitions_each: int = 3
+    session_ms: int = SESSION_MS
+
+    def settings(self) -> dict[str, str]:
+        """The settings of the brokers."""
+        count = str(self.internal_partitions)
+        return {
+            "offsets.topic.num.partitions": count,
+            "transaction.state.log.num.partitions": count,
+            "zookeeper.session.timeout.ms": str(self.session_ms),
+            "zookeeper.connection.timeout.ms": str(5 * self.session_ms),
+        }
+
+    def new_topics(self) -> list[NewTopic]:
+        """The topics that no round deletes."""
+        return [NewTopic(f"kept-{number}", self.partitions_each, 3) for number in range(max(self.topics, 1))]
+
+
 class ThreeMachines:
     """Started on entering; `network` is None where there are no namespaces, then all are on loopback."""
 
-    def __init__(self, target: str, directory: Path, network: Network | None) -> None:
+    def __init__(self, target: str, directory: Path, network: Network | None, size: Size) -> None:
         self.target = target
+        self.size = size
         self.network = network
         self.directory = directory
         directory.mkdir(parents=True)
@@ -85,7 +114,12 @@ class ThreeMachines:
 
     def _new_broker(self, number: int) -> ChildProcess:
         directory = self.directory / f"broker-{number}"
-        config = {**SETTINGS, "broker.id": str(number), "zookeeper.connect": self.zookeeper.bootstrap}
+        config = {
+            **SETTINGS,
+            **self.size.settings(),
+            "broker.id": str(number),
+            "zookeeper.connect": self.zookeeper.bootstrap,
+        }
         if self.network is not None:
             disk = self.directory / f"disk-{number}"
             disk.mkdir()
@@ -113,13 +147,14 @@ class ThreeMachines:
 
     def __enter__(self) -> Self:
         try:
-            self.zookeeper.start()
+            self.zookeeper.start(wait=False).wait_ready(WAIT_S)
             for broker in self.brokers.values():
                 broker.start(wait=False)
             for broker in self.brokers.values():
                 broker.wait_ready(WAIT_S)
             self._admin = AdminClient({"bootstrap.servers": self.bootstrap, **SHORT})
             self.wait(lambda: set(self.metadata().brokers) == set(BROKERS), "three registered brokers")
+            self._create(self.size.new_topics())
         except BaseException:
             self.close()
             raise
@@ -146,7 +181,7 @@ class ThreeMachines:
     def metadata(self) -> ClusterMetadata:
         """What one of the brokers says; raises KafkaException when none answers."""
         assert self._admin is not None
-        return self._admin.list_topics(timeout=5)
+        return self._admin.list_topics(timeout=20)
 
     def wait(self, condition: Callable[[], bool], what: str, timeout_s: float = WAIT_S) -> float:
         """Waits for it and returns the seconds; raises NoProgressError."""
@@ -164,16 +199,23 @@ class ThreeMachines:
 
     def create_topics(self, *names: str) -> None:
         """Creates topics with three replicas of each partition; returns when their leaders are known."""
+        self._create([NewTopic(name, PARTITIONS, 3) for name in names])
+        self.wait(lambda: self.is_whole(names), f"leaders of {names}")
+
+    def _create(self, topics: list[NewTopic]) -> None:
         assert self._admin is not None
         deadline = time.monotonic() + WAIT_S
-        missing = set(names)
+        missing = topics
         while missing and time.monotonic() < deadline:
-            created = self._admin.create_topics([NewTopic(name, PARTITIONS, 3) for name in missing], request_timeout=10)
+            created = self._admin.create_topics(missing[:CREATED_AT_ONCE], request_timeout=10)
             for future in created.values():
                 with suppress(KafkaException):  # of a controller that has just changed, or since it exists
                     future.result(15)
-            missing -= set(self.metadata().topics)
-        self.wait(lambda: self.is_whole(names), f"leaders of {names}")
+            with suppress(KafkaException):  # of a broker that is still busy with the creations
+                there = set(self.metadata().topics)
+                missing = [each for each in missing if each.topic not in there]
+        if missing:
+            raise NoProgressError(f"no progress: {len(missing)} of {len(topics)} topics are not created")
 
     def delete_topics(self, *names: str) -> None:
         """Deletes topics; those that can't be deleted just now stay."""
@@ -193,12 +235,33 @@ class ThreeMachines:
         partitions = [each for name in names for each in found.topics[name].partitions.values()]
         return all(each.leader in BROKERS and len(each.isrs) >= replicas for each in partitions)
 
+    def states(self, topics: tuple[str, ...]) -> dict[str, tuple[int, list[int]]]:
+        """Leader and in-sync replicas of the partitions of these topics and of the internal ones, as far as known."""
+        with suppress(KafkaException):
+            return {
+                f"{topic}-{index}": (each.leader, each.isrs)
+                for topic, described in self.metadata().topics.items()
+                for index, each in described.partitions.items()
+                if topic in topics or topic in INTERNAL_TOPICS
+            }
+        return {}
+
     def leader(self, topic: str, partition: int) -> int | None:
         """The leader of a partition, if there is one."""
         with suppress(KafkaException, KeyError):
             leader: int = self.metadata().topics[topic].partitions[partition].leader
             return leader if leader in BROKERS else None
         return None
+
+    def leaders(self, topic: str) -> dict[int, int]:
+        """The leader of each partition, as ZooKeeper has it; -1 for none, nothing for a topic that does not exist."""
+        path = f"/brokers/topics/{topic}/partitions"
+        with self.tree() as tree:
+            try:
+                found = {int(index): tree.get(f"{path}/{index}/state")[0] for index in tree.get_children(path)}
+            except NoNodeError:
+                return {}
+        return {index: int(json.loads(state)["leader"]) for index, state in found.items()}
 
     def controller(self) -> int | None:
         """The controller, if there is one."""
@@ -226,7 +289,7 @@ class ThreeMachines:
 
     def tree(self) -> "Tree":
         """A client of the ZooKeeper."""
-        return Tree(self.zookeeper.bootstrap)
+        return Tree(self.zookeeper.bootstrap, self.size.session_ms)
 
     def wait_for_end_of_session(self, number: int) -> None:
         """A broker of Apache Kafka that starts while its dead session is registered ends at once."""
@@ -268,13 +331,14 @@ class NoProgressError(Exception):
 class Tree:
     """A short-lived client of the ZooKeeper; `session` takes over a session that has an owner."""
 
-    def __init__(self, hosts: str, session: int | None = None) -> None:
+    def __init__(self, hosts: str, session_ms: int, session: int | None = None) -> None:
+        self._session_ms = session_ms
         client_id = None if session is None else (session, password_of(session))
-        self._client: Any = KazooClient(hosts, timeout=SESSION_MS / 1000, client_id=client_id)
+        self._client: Any = KazooClient(hosts, timeout=session_ms / 1000, client_id=client_id)
 
     def __enter__(self) -> Any:
         try:
-            self._client.start(timeout=15)
+            self._client.start(timeout=max(15.0, 3 * self._session_ms / 1000))
         except (KazooTimeoutError, KazooException):
             self._client.close()
             raise

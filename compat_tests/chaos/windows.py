@@ -4,16 +4,20 @@ import errno
 import os
 import random
 import signal
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 
+from compat_tests.chaos.names import asked_meanwhile
 from compat_tests.chaos.namespaces import CLIENTS
 from compat_tests.chaos.three_machines import BROKERS, WAIT_S, ZOOKEEPER, ThreeMachines, Tree
 from compat_tests.chaos.workload import PARTITIONS, TRANSACTIONAL_ID
+from compat_tests.keeper import keeper
 from compat_tests.process import wait_for
 
 IN_A_ROW = 5
@@ -37,6 +41,7 @@ class Kind(Enum):
     NO_ZOOKEEPER = "without ZooKeeper"
     FULL_DISK = "full disk"
     FIVE_LEADERS = "five leaders in a row"
+    KILL_ALL = "SIGKILL of all"
 
 
 class Aim(Enum):
@@ -64,6 +69,7 @@ WEIGHTS = {
     Kind.NO_ZOOKEEPER: 8,
     Kind.FULL_DISK: 5,
     Kind.FIVE_LEADERS: 2,
+    Kind.KILL_ALL: 8,
 }
 WITHOUT_AIM = {Kind.KILL_ZOOKEEPER, Kind.PAUSE_ZOOKEEPER, Kind.FIVE_LEADERS}
 NEED_NAMESPACES = {
@@ -110,6 +116,22 @@ class Window:
         return f"window {self.number}: {self.kind.value} → {self.aim.value}, {self.seconds} s"
 
 
+@contextmanager
+def busy_processors() -> Iterator[None]:
+    """Programs that compute meanwhile, two for each processor."""
+    command = [sys.executable, "-I", "-S", "-c", "while True: pass"]
+    programs = [subprocess.Popen(command) for _ in range(2 * (os.cpu_count() or 1))]
+    try:
+        for program in programs:
+            keeper().note("process", program.pid)
+        yield
+    finally:
+        for program in programs:
+            program.kill()
+            program.wait()
+            keeper().forget("process", program.pid)
+
+
 class Faults:
     """Does to the cluster what a window says, and undoes it."""
 
@@ -131,6 +153,7 @@ class Faults:
             Kind.PAUSE_ZOOKEEPER: lambda: self._pause_zookeeper(window.seconds),
             Kind.FULL_DISK: lambda: self._fill(victim, window.seconds),
             Kind.FIVE_LEADERS: lambda: self._five_leaders(topic, window),
+            Kind.KILL_ALL: lambda: self._kill_all(victim, window),
         }
         if window.kind in simple:
             simple[window.kind]()
@@ -146,7 +169,7 @@ class Faults:
         elif window.aim is Aim.GROUP_COORDINATOR:
             found = cluster.coordinator(f"group-{topic}", 0)
         elif window.aim is Aim.TRANSACTION_COORDINATOR:
-            found = cluster.coordinator(TRANSACTIONAL_ID, 1)
+            found = cluster.coordinator(f"{TRANSACTIONAL_ID}-0", 1)
         elif window.aim in (Aim.LEADER, Aim.FOLLOWER):
             found = cluster.leader(topic, window.partition)
         if window.aim is Aim.FOLLOWER and found is not None:
@@ -163,6 +186,49 @@ class Faults:
         self._cluster.brokers[victim].kill()
         time.sleep(window.seconds if window.choice < 0.7 else 0)
         self._start(victim)
+
+    def _kill_all(self, victim: int, window: Window) -> None:
+        """All brokers are killed, and start on busy processors while one is stopped or loses its session.
+
+        In half of the windows the victim is killed a second to ten before the others: it has left the replicas in sync
+        of some partitions, and they have no leader when it is the first to be back.
+        """
+        chance = random.Random(f"{window.choice}")
+        brokers = self._cluster.brokers
+        if chance.random() < 0.5:
+            brokers[victim].kill()
+            time.sleep(chance.uniform(1, 10))
+        for broker in brokers.values():
+            if broker.pid is not None:
+                os.kill(broker.pid, signal.SIGKILL)
+        for broker in brokers.values():
+            broker.kill()
+        time.sleep(chance.choice([0, window.seconds, 2 * self._cluster.size.session_ms / 1000]))
+        with busy_processors(), asked_meanwhile(self._cluster):
+            self._start_all(victim, window.seconds, chance)
+
+    def _start_all(self, victim: int, seconds: float, chance: random.Random) -> None:
+        """The victim first; then what disturbs its start, and the others."""
+        disturbance = chance.choice(["nothing", "pause", "expire"])
+        gap_s = chance.choice([0.0, chance.uniform(0, 4)])
+        self._say(f"  the start of broker {victim}, the others {gap_s:.1f} s later: {disturbance}")
+        for number in sorted(BROKERS, key=lambda number: number != victim):
+            if self._cluster.target == "kafka":
+                self._cluster.wait_for_end_of_session(number)
+            self._cluster.brokers[number].start(wait=False)
+            time.sleep(gap_s if number == victim else 0)
+        if disturbance == "pause":
+            self._pause(victim, seconds)
+        elif disturbance == "expire":
+            before = self._cluster.registration(victim)
+            wait_for(
+                lambda: self._cluster.registration(victim) not in (None, before),
+                2 * self._cluster.size.session_ms / 1000,
+                0.1,
+            )
+            self._expire(victim, 0)
+        for number in BROKERS:
+            self._cluster.brokers[number].wait_ready(WAIT_S)
 
     def _stop(self, victim: int, seconds: float) -> None:
         code = self._cluster.brokers[victim].stop(timeout_s=WAIT_S)
@@ -185,7 +251,7 @@ class Faults:
         """Ends the broker's session as its owner would: by closing it, from another connection."""
         session = self._cluster.registration(victim)
         if session is not None:
-            with Tree(self._cluster.zookeeper.bootstrap, session) as tree:
+            with Tree(self._cluster.zookeeper.bootstrap, self._cluster.size.session_ms, session) as tree:
                 assert tree.client_id[0] == session, "another session"
             expired = wait_for(lambda: self._cluster.registration(victim) != session, WAIT_S, 0.25)
             assert expired, "the session goes on"

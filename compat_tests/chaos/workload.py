@@ -12,6 +12,8 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -32,6 +34,7 @@ from compat_tests.chaos.checks import (
     not_processed,
     short,
 )
+from compat_tests.chaos.java_copier import JavaCopier
 
 PARTITIONS = 4
 TRANSACTIONAL_ID = "copier"
@@ -64,14 +67,15 @@ its newest position. If records that were read are gone, the comparison with the
 
 
 class History:
-    """What the clients of a round saw. Times are of `time.monotonic`."""
+    """What the clients of a round saw. Times are of `time.monotonic`; each topic of `copies` has a copier."""
 
-    def __init__(self, number: int) -> None:
-        self.records, self.copies = f"records-{number}", f"copies-{number}"
+    def __init__(self, number: int, copiers: int = 1) -> None:
+        self.records = f"records-{number}"
+        self.copies = tuple(f"copies-{number}-{index}" for index in range(copiers))
         self.lock = threading.Lock()
         self.acknowledged: dict[int, dict[bytes, int | None]] = defaultdict(dict)
-        self.transactions: dict[str, Transaction] = {}
-        self.read = {name: Observations(name) for name in (self.records, self.copies)}
+        self.transactions: dict[str, dict[str, Transaction]] = {name: {} for name in self.copies}
+        self.read = {name: Observations(name) for name in self.topics}
         self.processed: dict[int, set[int]] = defaultdict(set)
         self.commits: dict[int, int] = {}
         self.high_watermarks: dict[int, int] = defaultdict(int)
@@ -81,9 +85,16 @@ class History:
         self.errors: dict[str, int] = defaultdict(int)
         self.refused: dict[str, int] = defaultdict(int)
         self.newest_acknowledged_s: dict[int, float] = dict.fromkeys(range(PARTITIONS), 0.0)
-        self.newest_copied_s = 0.0
+        self.newest_copied_s = dict.fromkeys(self.copies, 0.0)
+        self.longest_s: dict[str, float] = defaultdict(float)
+        """The longest successful calls of a kind."""
         self.newest_processed_s: dict[int, float] = dict.fromkeys(range(PARTITIONS), 0.0)
         self.sent_s: dict[bytes, float] = {}
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """All topics of the round."""
+        return self.records, *self.copies
 
     @property
     def acknowledged_count(self) -> int:
@@ -93,7 +104,9 @@ class History:
     @property
     def committed_count(self) -> int:
         """Transactions that are committed for sure."""
-        return sum(each.outcome is Outcome.COMMITTED for each in list(self.transactions.values()))
+        return sum(
+            each.outcome is Outcome.COMMITTED for found in self.transactions.values() for each in list(found.values())
+        )
 
     def acknowledge(self, partition: int, value: bytes, offset: int | None) -> None:
         """The brokers have confirmed a record; of one that they have had before, they may not know the offset."""
@@ -108,6 +121,20 @@ class History:
             self.processed[partition].add(offset)
             newest_s = self.newest_processed_s
             newest_s[partition] = max(newest_s[partition], self.sent_s.get(value, 0.0))
+
+    def copied(self, topic: str, began_s: float) -> None:
+        """A transaction of a copier was committed."""
+        with self.lock:
+            self.newest_copied_s[topic] = max(self.newest_copied_s[topic], began_s)
+            self._note("a whole transaction", time.monotonic() - began_s)
+
+    def took(self, call: str, began_s: float) -> None:
+        """A call of a client returned with success."""
+        with self.lock:
+            self._note(call, time.monotonic() - began_s)
+
+    def _note(self, call: str, seconds: float) -> None:
+        self.longest_s[call] = max(self.longest_s[call], round(seconds, 1))
 
     def see(self, topic: str, message: Message) -> None:
         """Some consumer got a record."""
@@ -312,7 +339,7 @@ class Reader:
 
     def __init__(self, bootstrap: str, history: History, topic: str, seed: str) -> None:
         self._history, self._topic = history, topic
-        self._has_gaps = topic == history.copies
+        self._has_gaps = topic != history.records
         self._random = random.Random(seed)
         isolation = "read_committed" if self._has_gaps else "read_uncommitted"
         self._consumer = new_consumer(bootstrap, "none", isolation_level=isolation)
@@ -452,9 +479,11 @@ class Member:
 class Copier:
     """Reads, writes and commits its offsets in transactions; a new incarnation fences the one before."""
 
-    def __init__(self, name: str, bootstrap: str, history: History, seed: str) -> None:
+    def __init__(self, name: str, bootstrap: str, history: History, topic: str, seed: str) -> None:
         self._bootstrap, self._history = bootstrap, history
-        self._group = f"copier-{history.copies}"
+        self.topic = topic
+        self._group = f"copier-{topic}"
+        self._transactional_id = f"{TRANSACTIONAL_ID}-{history.copies.index(topic)}"
         self._random = random.Random(seed)
         self._numbers = itertools.count()
         self._incarnation = 0
@@ -471,7 +500,7 @@ class Copier:
         self._is_ready = False
         settings = {
             "bootstrap.servers": self._bootstrap,
-            "transactional.id": TRANSACTIONAL_ID,
+            "transactional.id": self._transactional_id,
             "transaction.timeout.ms": 30_000,
             "message.timeout.ms": 30_000,
             "request.timeout.ms": 6000,
@@ -529,7 +558,7 @@ class Copier:
     def _copy(self, messages: list[Message]) -> None:
         began_s = time.monotonic()
         name = f"{self._name}{self._incarnation}-{next(self._numbers)}"
-        transaction = self._history.transactions[name] = Transaction([])
+        transaction = self._history.transactions[self.topic][name] = Transaction([])
         after = dict(self.next_offsets)
         try:
             self._producer.begin_transaction()
@@ -541,7 +570,7 @@ class Copier:
                 self._history.see(self._history.records, message)
                 copy = f"{short(value)}|{name}".encode()
                 transaction.records.append((partition, copy))
-                self._producer.produce(self._history.copies, copy, partition=partition)
+                self._producer.produce(self.topic, copy, partition=partition)
             if self._random.random() < ABORTED:
                 self._producer.flush(20)
                 self._patiently(self._producer.abort_transaction)
@@ -550,7 +579,9 @@ class Copier:
                 return
             offsets = [TopicPartition(self._history.records, index, offset) for index, offset in after.items()]
             metadata = self._consumer.consumer_group_metadata()
+            sending_s = time.monotonic()
             self._patiently(lambda limit: self._producer.send_offsets_to_transaction(offsets, metadata, limit))
+            self._history.took("send_offsets_to_transaction", sending_s)
             self._patiently(self._producer.commit_transaction)
         except KafkaException as failed:
             if not failed.args[0].txn_requires_abort():
@@ -565,10 +596,9 @@ class Copier:
         else:
             transaction.outcome = Outcome.COMMITTED
             self.next_offsets = after
-            self._history.newest_copied_s = max(self._history.newest_copied_s, began_s)
+            self._history.copied(self.topic, began_s)
 
-    @staticmethod
-    def _patiently(action: Callable[[float], object]) -> None:
+    def _patiently(self, action: Callable[[float], object]) -> None:
         """Calls it again while the library reports a retriable error."""
         deadline = time.monotonic() + TRANSACTION_S
         while True:
@@ -577,6 +607,7 @@ class Copier:
             except KafkaException as failed:
                 if not failed.args[0].retriable() or time.monotonic() > deadline:
                     raise
+                self._history.count(f"copier: {failed.args[0].name()}, the call again")
             else:
                 return
 
@@ -584,11 +615,20 @@ class Copier:
         self._consumer.close()
 
 
-class Round:
-    """The clients of one round in their threads."""
+@dataclass
+class Copying:
+    """A copier and the thread that it runs in."""
 
-    def __init__(self, number: int, bootstrap: str, seed: str) -> None:
-        self.history = history = History(number)
+    copier: Copier | JavaCopier
+    is_over: threading.Event
+    thread: threading.Thread
+
+
+class Round:
+    """The clients of one round in their threads; the last of the `java` and other copiers are programs in Java."""
+
+    def __init__(self, history: History, bootstrap: str, seed: str, java: int = 0) -> None:
+        self.history = history
         self._bootstrap = bootstrap
         self._writers: list[Client] = [
             ConfluentWriter("a", bootstrap, history),
@@ -597,32 +637,40 @@ class Round:
         ]
         self._seed = seed
         self._copier_numbers = itertools.count()
-        self._copier = self._new_copier()
+        in_java = history.copies[len(history.copies) - java :]
+        self._copying = [
+            self._start(self._new_java_copier(topic) if topic in in_java else self._new_copier(topic))
+            for topic in history.copies
+        ]
         self._members = [Member(name, bootstrap, history) for name in ("first member", "second member")]
         self._readers: list[Client] = [
             *self._members,
-            Reader(bootstrap, history, history.records, f"{seed} records"),
-            Reader(bootstrap, history, history.copies, f"{seed} copies"),
+            *(Reader(bootstrap, history, topic, f"{seed} {topic}") for topic in history.topics),
         ]
-        self._copying = threading.Event()
-        self._copy_thread = self._thread(self._copier, self._copying, COPIED_EVERY_S)
         self._writing, self._reading = threading.Event(), threading.Event()
         self._write_threads = [self._thread(each, self._writing, SENT_EVERY_S) for each in self._writers]
         self._read_threads = [self._thread(each, self._reading, 0.0) for each in self._readers]
 
-    def _new_copier(self) -> Copier:
+    def _new_copier(self, topic: str) -> Copier:
         name = f"c{next(self._copier_numbers)}."
-        return Copier(name, self._bootstrap, self.history, f"{self._seed} {name}")
+        return Copier(name, self._bootstrap, self.history, topic, f"{self._seed} {name}")
 
-    def replace_stuck_copier(self) -> None:
-        """Leaves a copier behind whose library call does not return; the next one fences it."""
-        if not self._copier.is_stuck:
-            return
-        self.history.count("copier: stuck in librdkafka, replaced")
-        self._copying.set()
-        self._copying = threading.Event()
-        self._copier = self._new_copier()
-        self._copy_thread = self._thread(self._copier, self._copying, COPIED_EVERY_S)
+    def _new_java_copier(self, topic: str) -> JavaCopier:
+        history = self.history
+        names = f"java-copier-{topic}", (history.records, topic)
+        return JavaCopier(self._bootstrap, *names, partial(history.copied, topic), history.count)
+
+    def _start(self, copier: Copier | JavaCopier) -> Copying:
+        is_over = threading.Event()
+        return Copying(copier, is_over, self._thread(copier, is_over, COPIED_EVERY_S))
+
+    def replace_stuck_copiers(self) -> None:
+        """Leaves copiers behind whose library call does not return; the next ones fence them."""
+        for place, copying in enumerate(self._copying):
+            if copying.copier.is_stuck:
+                self.history.count("copier: stuck in librdkafka, replaced")
+                copying.is_over.set()
+                self._copying[place] = self._start(self._new_copier(copying.copier.topic))
 
     def _thread(self, client: Client, is_over: threading.Event, every_s: float) -> threading.Thread:
         def run() -> None:
@@ -642,7 +690,7 @@ class Round:
         history = self.history
         return {
             "produce": all(newest_s > since_s for newest_s in history.newest_acknowledged_s.values()),
-            "transaction": history.newest_copied_s > since_s,
+            "transaction": all(newest_s > since_s for newest_s in history.newest_copied_s.values()),
             "group": all(newest_s > since_s for newest_s in history.newest_processed_s.values()),
         }
 
@@ -656,44 +704,50 @@ class Round:
         logs[topic] = self._read_all(topic, "read_uncommitted")
         deadline = time.monotonic() + PATIENCE_S
         while not self._is_all_read(logs[topic]) and time.monotonic() < deadline:
-            self.replace_stuck_copier()
+            self.replace_stuck_copiers()
             time.sleep(0.1)
         self._reading.set()
-        self._copying.set()
-        for thread in (*self._read_threads, self._copy_thread):
+        for copying in self._copying:
+            copying.is_over.set()
+        for thread in (*self._read_threads, *(copying.thread for copying in self._copying)):
             thread.join(2 * PATIENCE_S)
-        logs[self.history.copies] = self._read_all(self.history.copies, "read_committed")
-        self._check(logs[topic], logs[self.history.copies])
+        for copies in self.history.copies:
+            logs[copies] = self._read_all(copies, "read_committed")
+        self._check(logs)
 
     def _is_all_read(self, log: dict[int, list[tuple[int, bytes]]]) -> bool:
         return all(
-            self._copier.next_offsets.get(partition, 0) >= len(records)
+            all(copying.copier.next_offsets.get(partition, 0) >= len(records) for copying in self._copying)
             and len(self.history.processed[partition]) >= len(records)
             for partition, records in log.items()
         )
 
-    def _check(self, records: dict[int, list[tuple[int, bytes]]], copies: dict[int, list[tuple[int, bytes]]]) -> None:
+    def _check(self, logs: dict[str, dict[int, list[tuple[int, bytes]]]]) -> None:
         history = self.history
+        records = logs[history.records]
         found = history.violations
         found += gaps(history.records, records)
         found += lost_and_moved(history.records, history.acknowledged, records)
         for sentence in doubled_and_reordered(history.records, records):
             (history.doubled if sentence.startswith("duplicates") else found).append(sentence)
         found += not_processed(history.processed, records)
-        found += broken_transactions(history.copies, history.transactions, copies)
-        found += not_copied_once(records, copies)
-        for log, topic in ((records, history.records), (copies, history.copies)):
+        for topic, log in logs.items():
             found += history.read[topic].violations
             found += history.read[topic].not_in(log)
+        for topic in history.copies:
+            found += broken_transactions(topic, history.transactions[topic], logs[topic])
+            found += [f"{topic}: {sentence}" for sentence in not_copied_once(records, logs[topic])]
+            found += [
+                f"no progress: {len(logs[topic][partition])} of {len(values)} records of {topic}-{partition} are copied"
+                for partition, values in records.items()
+                if len(logs[topic][partition]) < len(values)
+            ]
         for partition, offset in history.high_watermarks.items():
             if offset > len(records[partition]):
                 found.append(
                     f"high watermark: {offset} of {history.records}-{partition}, {len(records[partition])} kept"
                 )
         for partition, values in records.items():
-            copied, expected = len(copies[partition]), len(values)
-            if copied < expected:
-                found.append(f"no progress: {copied} of {expected} records of partition {partition} are copied")
             unsent = [short(value) for _, value in values if value not in history.sent_s]
             if unsent:
                 found.append(f"never sent: {unsent[:5]} in {history.records}-{partition}")

@@ -17,44 +17,30 @@ from tools.java import NoJavaError, find_java
 
 PAGE = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
 FILES = {"java": "Example.java", "go": "main.go", "javascript": "example.js", "console": "example.sh"}
-AROUND = {
-    "java": """import java.io.*;
-public class Example {{
-    public static void main(String[] arguments) throws Exception {{
-        {}
-        System.out.println(bootstrap);
-        System.in.read();
-    }}
-}}
-""",
-    "go": """package main
-import ("bufio"; "fmt"; "os"; "os/exec")
-func main() {{
-    {}
-    fmt.Print(bootstrap)
-    os.Stdin.Read(make([]byte, 1))
-}}
-""",
-    "javascript": """const {{ spawn }} = require('node:child_process')
-const {{ once }} = require('node:events')
-async function main() {{
-    {}
-    console.log(bootstrap)
-}}
-main()
-""",
-    "console": "{} >&2\ncat bootstrap\nread -r _\n",
-}
-"""What a program wants around an example: it tells the address and waits."""
+SHELL_END = "\ncat bootstrap\nread -r _\n"
+"""What follows the commands of a shell: the programs in other languages print the address and wait by themselves."""
 TOOLS = {"go": "the go command", "javascript": "the node command", "console": "kcat (Debian's package of that name)"}
 END_S = 10.0
 
 
-def _example(language: str) -> str:
-    """The one of that language below the page's heading."""
+def _program(language: str) -> str:
+    """The page's one program in that language, as printed; a console's commands without their prompts."""
     section = PAGE.partition("## From any other language")[2]
     (found,) = re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
-    return re.sub(r"^\$ ", "", found, flags=re.MULTILINE).rstrip()
+    if language != "console":
+        return str(found)
+    return "{\n" + re.sub(r"^\$ ", "", found, flags=re.MULTILINE) + "} >&2" + SHELL_END
+
+
+def _environment(temporary: Path) -> dict[str, str]:
+    """With the kafkapy of this checkout, whose temporary directories are below ``temporary``."""
+    temporary.mkdir()
+    return {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "TMPDIR": str(temporary),
+    }
 
 
 def _command(language: str, file: Path) -> list[str]:
@@ -80,16 +66,10 @@ def _command(language: str, file: Path) -> list[str]:
 @pytest.mark.parametrize("language", FILES)
 def test_the_broker_of_an_example_ends_with_its_program(language: str, tmp_path: Path) -> None:
     file = tmp_path / FILES[language]
-    file.write_text(AROUND[language].format(_example(language)), encoding="utf-8")
+    file.write_text(_program(language), encoding="utf-8")
     command = _command(language, file)
     temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    environment = {
-        **os.environ,
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT),
-        "TMPDIR": str(temporary),
-    }
+    environment = _environment(temporary)
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment, cwd=tmp_path, text=True) as program:
         assert program.stdout is not None
@@ -100,4 +80,20 @@ def test_the_broker_of_an_example_ends_with_its_program(language: str, tmp_path:
         assert client.produce("orders", [Sent(b"first")]) == [(0, 0)]
         program.kill()
     assert wait_for(lambda: not answers_api_versions(port), END_S)
+    assert wait_for(lambda: not list(temporary.glob("kafkapy*")), END_S)
+
+
+@pytest.mark.parametrize("language", [language for language in FILES if language != "console"])
+def test_an_example_ends_by_itself_with_its_broker(language: str, tmp_path: Path) -> None:
+    file = tmp_path / FILES[language]
+    file.write_text(_program(language), encoding="utf-8")
+    command = _command(language, file)
+    temporary = tmp_path / "temporary"
+    environment = _environment(temporary)
+    run = subprocess.run(
+        command, input="\n", capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=60, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    (bootstrap,) = run.stdout.splitlines()
+    assert wait_for(lambda: not answers_api_versions(int(bootstrap.rpartition(":")[2])), END_S)
     assert wait_for(lambda: not list(temporary.glob("kafkapy*")), END_S)

@@ -1,4 +1,4 @@
-"""Compaction beside Apache Kafka 2.7.2's: the same directory, compacted by both, must hold the same files."""
+"""Compaction beside Apache Kafka 4.1.0's: both must make the same files of the same logs, and 2.7.2 must read them."""
 
 import random
 import shutil
@@ -153,9 +153,9 @@ def until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.1)
 
 
-def compact_ours(data: Path) -> None:
-    """Every log of a stopped broker's directory, by us."""
-    clock = ManualClock(time.time_ns() // 1_000_000)
+def compact_ours(data: Path, now_ms: int) -> None:
+    """Every log of a stopped broker's directory, by us, at a time."""
+    clock = ManualClock(now_ms)
     manager = LogManager([str(data)], LOG_CONFIG, clock)
     manager.load(lambda topic: LOG_CONFIG if topic in PRODUCERS else LogConfig())
     waiting: list[Callable[[], object]] = []
@@ -186,10 +186,31 @@ def compact_theirs(broker: RealKafka, expected: dict[str, int]) -> None:
     broker.stop()
 
 
+def horizon_in(directory: Path) -> int | None:
+    """The latest delete horizon in a partition's logs: as ``delete.retention.ms`` is 0, the time of a compaction."""
+    headers = (header for path in directory.glob("*.log") for _, header in iterate_headers(path.read_bytes()))
+    return max((header.delete_horizon_ms for header in headers if header.delete_horizon_ms is not None), default=None)
+
+
+def copy_logs(source: Path, target: Path) -> None:
+    """Copy the partitions of the test's topics, with what is known of their clean parts, to a new directory."""
+    for topic in PRODUCERS:
+        shutil.copytree(source / f"{topic}-0", target / f"{topic}-0", copy_function=shutil.copy2)
+    if (source / "cleaner-offset-checkpoint").exists():
+        shutil.copy2(source / "cleaner-offset-checkpoint", target)
+
+
 def hand_over(broker: RealKafka, ours: Path, newest: dict[str, Newest]) -> None:
-    """The real broker serves the logs that kafkapy has compacted, and compacts them further."""
-    shutil.rmtree(broker.data)
-    shutil.copytree(ours, broker.data, copy_function=shutil.copy2)
+    """A broker of another release serves the logs that kafkapy has compacted, and compacts them further."""
+    create(broker.bootstrap)
+    broker.stop()
+    for topic in PRODUCERS:
+        shutil.rmtree(broker.data / f"{topic}-0")
+    for name in ("cleaner-offset-checkpoint", ".kafka_cleanshutdown", "recovery-point-offset-checkpoint"):
+        (broker.data / name).unlink(missing_ok=True)
+    copy_logs(ours, broker.data)
+    for metadata in broker.data.glob("*/partition.metadata"):
+        metadata.unlink()
     clean_to = checkpoint(ours)
     broker.overrides = dict(CLEANING)
     broker.start()
@@ -205,31 +226,40 @@ def hand_over(broker: RealKafka, ours: Path, newest: dict[str, Newest]) -> None:
     broker.stop()
 
 
-def test_both_compact_a_directory_to_the_same_files(tmp_path: Path, kafka_tools: Tools) -> None:
-    """Twice: the second time there is a clean part, whose tombstones and markers go."""
+def test_both_compact_logs_to_the_same_files(tmp_path: Path, kafka_tools: Tools) -> None:
+    """Three times: the second time tombstones go, and the third time markers.
+
+    Apache Kafka is first, so that its time is known from the horizons that it writes.
+    """
     newest: dict[str, Newest] = {topic: {} for topic in PRODUCERS}
-    with RealKafka("2.7.2", heap="256M", directory=tmp_path / "broker", config=NOT_CLEANING) as broker:
+    with RealKafka("4.1.0", heap="256M", directory=tmp_path / "broker", config=NOT_CLEANING) as broker:
         create(broker.bootstrap)
-        for seed in range(2):
+        for seed in range(3):
             if seed:
                 broker.overrides = dict(NOT_CLEANING)
                 broker.start()
             for topic, options in PRODUCERS.items():
                 produce(broker.bootstrap, topic, options, seed, newest[topic])
             broker.stop()
+            before = tmp_path / f"before-{seed}"
+            copy_logs(broker.data, before)
+            expected = tmp_path / f"expected-{seed}"
+            copy_logs(before, expected)
+            compact_ours(expected, time.time_ns() // 1_000_000)
+            compact_theirs(broker, {topic: checkpoint(expected)[topic] for topic in PRODUCERS})
             ours = tmp_path / f"ours-{seed}"
-            shutil.copytree(broker.data, ours, copy_function=shutil.copy2)
-            before = {topic: len(surviving(ours / f"{topic}-0")) for topic in PRODUCERS}
-            compact_ours(ours)
-            compact_theirs(broker, {topic: checkpoint(ours)[topic] for topic in PRODUCERS})
             for topic in PRODUCERS:
-                mine, theirs = ours / f"{topic}-0", broker.data / f"{topic}-0"
+                mine, theirs = ours / topic, broker.data / f"{topic}-0"
+                copy_logs(before, mine)
+                compact_ours(mine, horizon_in(theirs) or time.time_ns() // 1_000_000)
+                mine /= f"{topic}-0"
                 assert surviving(mine) == surviving(theirs), (topic, seed)
-                assert len(surviving(mine)) < before[topic], "there was something to compact"
+                assert len(surviving(mine)) < len(surviving(before / f"{topic}-0")), "there was something to compact"
                 if topic not in ("gzip", "snappy", "lz4", "zstd"):
                     assert contents(mine) == contents(theirs), (topic, seed)
-        hand_over(broker, ours, newest)
-    paths = [path for topic in PRODUCERS for path in sorted((ours / f"{topic}-0").glob("*.log"))]
+    with RealKafka("2.7.2", heap="256M", directory=tmp_path / "old", config=NOT_CLEANING) as old:
+        hand_over(old, expected, newest)
+    paths = [path for topic in PRODUCERS for path in sorted((expected / f"{topic}-0").glob("*.log"))]
     dump(kafka_tools, paths, "--deep-iteration")
 
 

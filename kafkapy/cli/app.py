@@ -54,7 +54,7 @@ def build(words: Sequence[str]) -> typer.Typer:
     app.callback()(_root)
     app.command(
         "start",
-        help="Start a broker and keep it running until SIGTERM or Ctrl-C.",
+        help="Start a broker and keep it running until SIGTERM, SIGHUP or Ctrl-C.",
         add_help_option=False,
         context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
     )(_start_options if COMPLETION in os.environ else _start)

@@ -17,7 +17,7 @@ def _group() -> None:
 
 
 def _start(context: typer.Context) -> None:
-    """Start a cluster of brokers in one process and keep it running until SIGTERM or Ctrl-C."""
+    """Start a cluster of brokers in one process and keep it running until SIGTERM, SIGHUP or Ctrl-C."""
     from kafkapy.cli.cluster_options import parse
 
     options = parse(context.args)
@@ -41,7 +41,7 @@ def start_options(  # noqa: PLR0913, PLR0917  # typer reads a command's options 
 
 app.command(
     "start",
-    help="Start a cluster of brokers in one process and keep it running until SIGTERM or Ctrl-C.",
+    help="Start a cluster of brokers in one process and keep it running until SIGTERM, SIGHUP or Ctrl-C.",
     add_help_option=False,
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
 )(start_options if COMPLETION in os.environ else _start)

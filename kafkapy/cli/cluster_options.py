@@ -32,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
     """The command line of ``kafkapy cluster start``."""
     result = argparse.ArgumentParser(
         "kafkapy cluster start",
-        description="Start a cluster of brokers in one process and keep it running until SIGTERM or Ctrl-C.",
+        description="Start a cluster of brokers in one process and keep it running until SIGTERM, SIGHUP or Ctrl-C.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

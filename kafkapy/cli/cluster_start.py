@@ -1,4 +1,4 @@
-"""``kafkapy cluster start``: several brokers in the foreground, in one process, until SIGTERM or Ctrl-C.
+"""``kafkapy cluster start``: several brokers in the foreground, in one process, until SIGTERM, SIGHUP or Ctrl-C.
 
 They are the brokers of ``kafkapy.testing.Cluster``, without its settings for quick tests.
 """

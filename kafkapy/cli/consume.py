@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, NamedTuple
 import typer
 
 from kafkapy.cli.options import DEFAULT_BOOTSTRAP, Bootstrap
-from kafkapy.cli.output import examples, fail, failures_in_one_line, progress, shows_progress
+from kafkapy.cli.output import examples, fail, failures_in_one_line, progress, say, shows_progress
 from kafkapy.clients import topics as client_topics
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.records import fetch
@@ -114,6 +114,9 @@ def run(  # noqa: PLR0913, PLR0917  # typer reads a command's options from its p
     with failures_in_one_line(), ClusterClient(bootstrap) as client:
         consumer = Consumer(client, topic, partition)
         consumer.seek(offset, from_beginning=from_beginning)
+        if offset is not None and not from_beginning and offset > max(consumer.ends.values()):
+            ends = ", ".join(f"partition {index} at {end}" for index, end in sorted(consumer.ends.items()))
+            say(f"kafkapy: offset {offset} is after the end of topic {topic}: {ends}", to_error=True)
         try:
             for consumed in _consume(consumer, max_records, stop_at_end=exit_):
                 line = show(consumed)

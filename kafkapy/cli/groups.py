@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from kafkapy.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Yes
-from kafkapy.cli.output import done, examples, fail, failures_in_one_line, show
+from kafkapy.cli.output import done, examples, fail, failures_in_one_line, for_each, show
 from kafkapy.clients import groups as client_groups
 from kafkapy.clients import topics as client_topics
 from kafkapy.clients.cluster import ClusterClient
@@ -86,9 +86,12 @@ def delete(
     with failures_in_one_line(), ClusterClient(bootstrap) as client:
         if not yes:
             typer.confirm(f"Delete {', '.join(groups)} and the offsets committed there?", abort=True, err=True)
-        for group in groups:
+
+        def delete_one(group: str) -> bool:
             client_groups.delete_group(client, group)
-    done(f"deleted: {', '.join(groups)}", as_json=as_json, deleted=groups)
+            return True
+
+        for_each(groups, delete_one, "deleted", as_json=as_json)
 
 
 @app.command(
@@ -139,12 +142,23 @@ def _targets(client: ClusterClient, name: str, only: int | None, to: str) -> dic
         wanted = first
     elif to == _END:
         wanted = end
-    elif to.lstrip("-").isdecimal():
-        wanted = dict.fromkeys(partitions, int(to))
+    elif (offset := _offset(to)) is not None:
+        wanted = dict.fromkeys(partitions, offset)
     else:
         found = client_topics.offsets(client, topic, partitions, _time_ms(to))
         wanted = {index: offset if offset >= 0 else end[index] for index, offset in found.items()}
     return {(name, index): min(max(offset, first[index]), end[index]) for index, offset in wanted.items()}
+
+
+def _offset(text: str) -> int | None:
+    """The offset that ``text`` is, None if it is no whole number; a negative one ends the command."""
+    try:
+        offset = int(text)
+    except ValueError:
+        return None
+    if offset < 0:
+        fail(f"--to {text}: an offset is 0 or more; write earliest or latest for the ends of a partition")
+    return offset
 
 
 def _time_ms(text: str) -> int:

@@ -12,6 +12,7 @@ import typer
 
 from kafkapy.cli.options import Json
 from kafkapy.cli.output import counted, done, examples, fail, failures_in_one_line, progress, say, shows_progress
+from kafkapy.cli.signals import stop_signals
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import NoBrokerError
 from kafkapy.clients.mirror.common import DEFAULT_GROUP, MirrorOptions
@@ -64,7 +65,7 @@ def run(  # noqa: PLR0913, PLR0917  # typer reads a command's options from its p
     ] = 10.0,
     as_json: Json = False,
 ) -> None:
-    """Copy topics with their partitions from one cluster to another, until SIGTERM or Ctrl-C.
+    """Copy topics with their partitions from one cluster to another, until SIGTERM, SIGHUP or Ctrl-C.
 
     Topics whose names begin with __ are not copied. Each record is copied at least once; with --exactly-once, consumers
     of committed records see it exactly once. A mirror that is started again goes on where it was. With --groups the
@@ -127,7 +128,7 @@ def _pattern(option: str, part: str) -> re.Pattern[str]:
 
 @contextmanager
 def _stopped_by_signals() -> Iterator[threading.Event]:
-    """An event that SIGTERM and Ctrl-C set; what is under way is finished first, a second Ctrl-C ends at once.
+    """An event that ``stop_signals`` set; what is under way is finished first, a second Ctrl-C ends at once.
 
     Brokers that are silent can't hold the mirror: some time after the signal, waiting for them raises NoBrokerError.
     """
@@ -144,7 +145,7 @@ def _stopped_by_signals() -> Iterator[threading.Event]:
     def is_late(_number: int, _frame: FrameType | None) -> None:
         raise NoBrokerError(f"brokers have not answered within {END_S:.0f} s of the signal")
 
-    before = {number: signal.signal(number, heard) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.signal(number, heard) for number in stop_signals()}
     try:
         yield stop
     finally:

@@ -5,13 +5,13 @@ the terminal; JSON keeps their characters as ``\\uXXXX``.
 """
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from kafkapy.clients.errors import ClientError
+from kafkapy.clients.errors import ClientError, RequestFailedError
 from kafkapy.text import printable, printable_json
 
 if TYPE_CHECKING:
@@ -102,6 +102,36 @@ def failures_in_one_line() -> Iterator[None]:
         yield
     except ClientError as error:
         fail(str(error))
+
+
+def for_each(names: Sequence[str], act: Callable[[str], bool], verb: str, *, as_json: bool) -> None:
+    """Call ``act`` with each different name, and print for which names it has changed something.
+
+    ``act`` returns false if there was nothing to change. Each RequestFailedError is a line on standard error, and the
+    next name follows; after any other ClientError the remaining names are not tried. Failures lead to exit code 1.
+    """
+    waiting = dict.fromkeys(names)
+    changed, failures = [], []
+    for name in names:
+        if name not in waiting:
+            continue
+        del waiting[name]
+        try:
+            if act(name):
+                changed.append(name)
+        except RequestFailedError as error:
+            failures.append(str(error))
+        except ClientError as error:
+            failures.append(str(error))
+            if waiting:
+                failures.append(f"not tried: {', '.join(waiting)}")
+            break
+    if changed or not failures:
+        done(f"{verb}: {', '.join(changed) or 'nothing'}", as_json=as_json, **{verb: changed})
+    for failure in failures:
+        say(f"kafkapy: {failure}", to_error=True)
+    if failures:
+        raise typer.Exit(1)
 
 
 def shows_progress() -> bool:

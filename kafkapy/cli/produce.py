@@ -1,10 +1,11 @@
 """``kafkapy produce``: sends lines of text as records."""
 
+import json
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from enum import StrEnum
-from typing import Annotated, BinaryIO, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -22,6 +23,8 @@ EXAMPLES: Final = examples(
 )
 BATCH_BYTES: Final = 256 * 1024
 BATCH_RECORDS: Final = 10_000
+PRINTED_FIELDS: Final = frozenset({"topic", "partition", "offset", "timestamp"})
+"""The fields of each record that ``kafkapy consume --json`` prints."""
 
 
 class Codec(StrEnum):
@@ -98,11 +101,16 @@ def run(  # noqa: PLR0913, PLR0917  # typer reads a command's options from its p
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
-    """Write one record for each line of text to a topic; an empty value after a key is a tombstone."""
-    source = file or sys.stdin.buffer
+    """Write one record for each line of text to a topic.
+
+    --json is for the output; lines that "kafkapy consume --json" has printed are refused with it.
+    """
+    lines: Iterable[bytes] = file or sys.stdin.buffer
+    if as_json:
+        lines = _without_printed_records(lines)
     with failures_in_one_line(), ClusterClient(bootstrap) as client:
         sender = Sender(client, topic, codec=codec, acks=acks)
-        _send_all(sender, _records(source, key_separator.encode()))
+        _send_all(sender, _records(lines, key_separator.encode()))
     count = sum(sender.sent.values())
     message = f"produced {counted(count, 'record')} to {topic}"
     done(message, as_json=as_json, topic=topic, records=count, partitions=sender.sent)
@@ -121,9 +129,30 @@ def _send_all(sender: Sender, records: Iterable[Record]) -> None:
         sender.flush()
 
 
-def _records(source: BinaryIO, separator: bytes) -> Iterator[Record]:
+def _without_printed_records(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines as they are; end the command at one that ``kafkapy consume --json`` has printed."""
+    for number, line in enumerate(lines, 1):
+        if _is_printed_record(line):
+            fail(
+                f"line {number} is a record as `kafkapy consume --json` prints it: produce would store the whole line"
+                " as a value. Consume without --json to copy values, or produce without --json to store such lines"
+            )
+        yield line
+
+
+def _is_printed_record(line: bytes) -> bool:
+    if not line.lstrip().startswith(b"{"):
+        return False
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and found.keys() >= PRINTED_FIELDS
+
+
+def _records(lines: Iterable[bytes], separator: bytes) -> Iterator[Record]:
     now_ms = SystemClock().now_ms
-    for number, line in enumerate(source, 1):
+    for number, line in enumerate(lines, 1):
         text = line.rstrip(b"\r\n")
         if not separator:
             yield Record(None, text, timestamp=now_ms())
@@ -131,4 +160,4 @@ def _records(source: BinaryIO, separator: bytes) -> Iterator[Record]:
         key, found, value = text.partition(separator)
         if not found:
             fail(f"line {number} has no {separator.decode()!r} between key and value")
-        yield Record(key, value or None, timestamp=now_ms())
+        yield Record(key, value, timestamp=now_ms())

@@ -1,4 +1,4 @@
-"""Handlers of SIGTERM and Ctrl-C, also on systems whose event loops don't support signal handlers."""
+"""Handlers of the signals that stop a program, also on systems whose event loops don't support signal handlers."""
 
 import asyncio
 import signal
@@ -10,10 +10,19 @@ ROUND_S: Final = 0.25
 """How often an event loop that signals can't wake runs an iteration."""
 
 
+def stop_signals() -> list[signal.Signals]:
+    """SIGTERM, SIGINT (Ctrl-C), and SIGHUP (the terminal is closed) unless it is ignored, as ``nohup`` arranges."""
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    hang_up = getattr(signal, "SIGHUP", None)  # Windows has none
+    if hang_up is not None and signal.getsignal(hang_up) is not signal.SIG_IGN:
+        numbers.append(hang_up)
+    return numbers
+
+
 def on_signals(callback: Callable[[int], object]) -> None:
-    """Call ``callback(number)`` on the running loop at SIGTERM and SIGINT; from the main thread only."""
+    """Call ``callback(number)`` on the running loop at each of ``stop_signals``; from the main thread only."""
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in stop_signals():
         try:
             loop.add_signal_handler(number, callback, number)
         except NotImplementedError:  # Windows
@@ -27,9 +36,9 @@ def _wake_repeatedly(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def ignore_signals() -> None:
-    """Ignore SIGTERM and SIGINT from now on, on the running loop and after its end: the program stops already."""
+    """Ignore ``stop_signals`` from now on, on the running loop and after its end: the program stops already."""
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in stop_signals():
         with suppress(NotImplementedError):  # Windows
             loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""``kafkapy start``: one broker in the foreground until SIGTERM or Ctrl-C.
+"""``kafkapy start``: one broker in the foreground until SIGTERM, SIGHUP or Ctrl-C.
 
 This module must not import modules that only other commands need: a test limits the time from the command to the
 first acknowledged record. ``start_options`` parses the command line and imports very little.

@@ -25,7 +25,7 @@ Without zookeeper.connect the broker is a cluster by itself and stores the metad
 
 def parser() -> argparse.ArgumentParser:
     """The command line of ``kafkapy start``."""
-    description = "Start a broker and keep it running until SIGTERM or Ctrl-C."
+    description = "Start a broker and keep it running until SIGTERM, SIGHUP or Ctrl-C."
     result = argparse.ArgumentParser(
         "kafkapy start", description=description, epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from kafkapy.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Yes
-from kafkapy.cli.output import done, examples, fail, failures_in_one_line, parse_pairs, show
+from kafkapy.cli.output import done, examples, fail, failures_in_one_line, for_each, parse_pairs, show
 from kafkapy.clients import configs as client_configs
 from kafkapy.clients import topics as client_topics
 from kafkapy.clients.cluster import ClusterClient
@@ -95,16 +95,18 @@ def create(  # noqa: PLR0913, PLR0917  # typer reads a command's options from it
 ) -> None:
     """Create topics."""
     configs = parse_pairs(config or [])
-    created = []
     with failures_in_one_line(), ClusterClient(bootstrap) as client:
-        for name in names:
+
+        def create_one(name: str) -> bool:
             try:
                 client_topics.create_topic(client, name, partitions=partitions, replicas=replicas, configs=configs)
-                created.append(name)
             except RequestFailedError as error:
                 if not (if_not_exists and error.code == ErrorCode.TOPIC_ALREADY_EXISTS):
                     raise
-    done(f"created: {', '.join(created) or 'nothing'}", as_json=as_json, created=created)
+                return False
+            return True
+
+        for_each(names, create_one, "created", as_json=as_json)
 
 
 @app.command(epilog=examples("kafkapy topics delete flights", "kafkapy topics delete a b --yes"))
@@ -113,9 +115,12 @@ def delete(names: Names, yes: Yes = False, bootstrap: Bootstrap = DEFAULT_BOOTST
     with failures_in_one_line(), ClusterClient(bootstrap) as client:
         if not yes:
             typer.confirm(f"Delete {', '.join(names)} and all their records?", abort=True, err=True)
-        for name in names:
+
+        def delete_one(name: str) -> bool:
             client_topics.delete_topic(client, name)
-    done(f"deleted: {', '.join(names)}", as_json=as_json, deleted=names)
+            return True
+
+        for_each(names, delete_one, "deleted", as_json=as_json)
 
 
 @app.command(

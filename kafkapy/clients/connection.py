@@ -29,7 +29,7 @@ _HIGHEST: Final = {
     ApiKey.OFFSET_FETCH: 7,
     ApiKey.FIND_COORDINATOR: 3,
     ApiKey.DELETE_TOPICS: 5,
-    ApiKey.LIST_OFFSETS: 5,
+    ApiKey.LIST_OFFSETS: 8,
 }
 
 R = TypeVar("R", bound=Message)

@@ -1,8 +1,11 @@
 """The simple consumer of Kafka's original design: reads from one broker, at offsets that its user chooses.
 
-It keeps no position, belongs to no group and does not look for leaders: a broker that does not lead a partition answers
-NOT_LEADER_OR_FOLLOWER. ``kafka.javaapi.consumer.SimpleConsumer`` of Kafka 0.7 had the same three methods: ``fetch``,
-``multifetch`` and ``getOffsetsBefore``.
+It keeps no position, belongs to no group and does not look for leaders. A broker without a replica of the partition
+answers NOT_LEADER_OR_FOLLOWER (UNKNOWN_TOPIC_OR_PARTITION if it does not know the partition); a follower serves
+``fetch``, as every broker since Kafka 2.4 does (KIP-392), up to the high watermark that it knows.
+
+``kafka.javaapi.consumer.SimpleConsumer`` of Kafka 0.7 had ``fetch``, ``multifetch`` and ``getOffsetsBefore``; that of
+0.8.2 can also commit and fetch the offsets of a group.
 
 >>> with SimpleConsumer("127.0.0.1", 9092) as consumer:
 ...     fetched = consumer.fetch(SimpleFetch("flights", 0, offset=0, max_bytes=1 << 20))
@@ -11,12 +14,13 @@ NOT_LEADER_OR_FOLLOWER. ``kafka.javaapi.consumer.SimpleConsumer`` of Kafka 0.7 h
 ...     fetched = consumer.fetch(SimpleFetch("flights", 0, fetched.next_offset, max_bytes=1 << 20))
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from kafkapy.clients.connection import Connection
 from kafkapy.clients.errors import RequestFailedError, check
+from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -30,13 +34,25 @@ from kafkapy.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from kafkapy.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from kafkapy.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
 from kafkapy.records.batch import ReadableBuffer, iterate_headers
 from kafkapy.records.record import Record, read_records
+from kafkapy.types import NO_OFFSET
 
 MAX_RESPONSE_BYTES: Final = 50 << 20
 """The most bytes of records in one response; a partition that no longer fits is answered with no records."""
 SEVERAL_OFFSETS_VERSION: Final = 0
 """The version of ListOffsets that answers with several offsets; Apache Kafka 4 no longer serves it (KIP-896)."""
+IN_ZOOKEEPER_VERSION: Final = 0
+"""The version of OffsetCommit and OffsetFetch whose offsets are in ZooKeeper; Apache Kafka 4 does not serve it."""
+Place = tuple[str, int]
+"""Topic and partition."""
 
 
 class SimpleFetch(NamedTuple):
@@ -128,6 +144,43 @@ class SimpleConsumer:
         check(answer.error_code)
         return {(topic.topic, each.partition_index): each for topic in answer.responses for each in topic.partitions}
 
+    def commit_offsets(self, group_id: str, offsets: Mapping[Place, int], *, in_zookeeper: bool = False) -> None:
+        """Commit a group's offsets at this broker, or in ZooKeeper through it.
+
+        In Kafka the broker must be the group's coordinator, and the group must have no members. Raises
+        RequestFailedError (NOT_COORDINATOR, for example) for the first offset that is refused; others may be committed.
+        """
+        topics: dict[str, list[OffsetCommitRequestPartition]] = {}
+        for (topic, partition), offset in offsets.items():
+            each = OffsetCommitRequestPartition(partition, offset, committed_metadata="")
+            topics.setdefault(topic, []).append(each)
+        request = OffsetCommitRequest(group_id, topics=[OffsetCommitRequestTopic(*pair) for pair in topics.items()])
+        answer = self._connection.call(request, OffsetCommitResponse, _version_of_store(in_zookeeper=in_zookeeper))
+        for found in answer.topics:
+            for committed in found.partitions:
+                check(committed.error_code, what=f"group {group_id}, {found.name}-{committed.partition_index}")
+
+    def fetch_offsets(
+        self, group_id: str, partitions: Iterable[Place], *, in_zookeeper: bool = False
+    ) -> dict[Place, int]:
+        """The committed offsets of a group's partitions, as ``commit_offsets`` wrote them; NO_OFFSET where none is.
+
+        Raises RequestFailedError.
+        """
+        found = dict.fromkeys(partitions, NO_OFFSET)
+        indexes: dict[str, list[int]] = {}
+        for topic, partition in found:
+            indexes.setdefault(topic, []).append(partition)
+        request = OffsetFetchRequest(group_id, [OffsetFetchRequestTopic(*pair) for pair in indexes.items()])
+        answer = self._connection.call(request, OffsetFetchResponse, _version_of_store(in_zookeeper=in_zookeeper))
+        check(answer.error_code, what=f"group {group_id}")
+        for each in answer.topics:
+            for committed in each.partitions:
+                if committed.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # of version 0: nothing is committed
+                    check(committed.error_code, what=f"group {group_id}, {each.name}-{committed.partition_index}")
+                    found[each.name, committed.partition_index] = committed.committed_offset
+        return found
+
     def offsets_before(self, topic: str, partition: int, time_ms: int, max_offsets: int = 1) -> list[int]:
         """At most ``max_offsets`` offsets before a time, newest first: the first offset of each segment, and the end.
 
@@ -142,6 +195,10 @@ class SimpleConsumer:
         found = answer.topics[0].partitions[0]
         check(found.error_code, what=f"partition {topic}-{partition}")
         return list(found.old_style_offsets)
+
+
+def _version_of_store(*, in_zookeeper: bool) -> int | None:
+    return IN_ZOOKEEPER_VERSION if in_zookeeper else None
 
 
 def _fetched(asked: SimpleFetch, answer: PartitionData) -> SimpleFetched:

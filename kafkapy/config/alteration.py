@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from kafkapy import kafka_texts
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.broker_keys import (
     BROKER_KEYS,
@@ -150,19 +151,19 @@ def check_broker(config: BrokerConfig, name: str, overrides: Mapping[str, str]) 
 
 
 def _refused(kind: str, name: str, reason: str) -> InvalidAlterationError:
-    return InvalidAlterationError(f"{kind} '{name}' refuses it: {reason}")
+    return InvalidAlterationError(kafka_texts.invalid_alteration(kind, name, reason))
 
 
 def _only_dynamic_keys(_config: BrokerConfig, _name: str, overrides: Mapping[str, str]) -> None:
     fixed = [name for name in overrides if name in BROKER_KEYS and BROKER_KEYS[name].dynamic is Dynamic.READ_ONLY]
     if fixed:
-        raise InvalidConfigError(f"Only a restart changes these: {_names(fixed)}")
+        raise InvalidConfigError(kafka_texts.not_dynamic(fixed))
 
 
 def _security_keys_name_a_listener(_config: BrokerConfig, _name: str, overrides: Mapping[str, str]) -> None:
     bare = [name for name in overrides if name in PER_LISTENER_SECURITY]
     if bare:
-        raise InvalidConfigError(f"These can be updated only per listener, with the listener's prefix: {_names(bare)}")
+        raise InvalidConfigError(kafka_texts.only_per_listener(bare))
 
 
 def _values_are_allowed(_config: BrokerConfig, _name: str, overrides: Mapping[str, str]) -> None:
@@ -175,7 +176,7 @@ def _values_are_allowed(_config: BrokerConfig, _name: str, overrides: Mapping[st
 def _keys_of_one_broker_have_its_id(_config: BrokerConfig, name: str, overrides: Mapping[str, str]) -> None:
     own = [each for each in overrides if not name and _belongs_to_one_broker(each)]
     if own:
-        raise InvalidConfigError(f"These are set for one broker, by its id: {_names(own)}")
+        raise InvalidConfigError(kafka_texts.only_per_broker(own))
 
 
 def _belongs_to_one_broker(name: str) -> bool:
@@ -189,7 +190,7 @@ def _no_passwords(config: BrokerConfig, _name: str, overrides: Mapping[str, str]
     if secret and not config["password.encoder.secret"]:
         raise InvalidConfigError("Passwords need password.encoder.secret, which is not set")
     if secret:
-        raise InvalidConfigError(f"kafkapy does not store passwords yet: {_names(secret)}")
+        raise InvalidConfigError(f"kafkapy does not store passwords yet: {', '.join(secret)}")
 
 
 _THREADS: Final = (
@@ -215,10 +216,6 @@ def _values_fit_together(config: BrokerConfig, name: str, overrides: Mapping[str
         config.with_dynamic(per_broker=overrides)
     else:
         config.with_dynamic(cluster_default=overrides)
-
-
-def _names(names: Iterable[str]) -> str:
-    return f"Set({', '.join(names)})"
 
 
 _RULES: Final = (

@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from kafkapy import kafka_texts
 from kafkapy.errors import BrokerError
 from kafkapy.protocol.errors import ErrorCode
 
@@ -23,5 +24,5 @@ class InvalidAlterationError(BrokerError):
 
 
 def invalid_value(name: str, value: object, allowed: str) -> InvalidValueError:
-    """Return an error that names the key, its value and the allowed values; ``allowed`` follows a colon."""
-    return InvalidValueError(f"{value} can't be the value of {name}: {allowed}")
+    """Return an error that names the key, its value and what is allowed, in Apache Kafka's words."""
+    return InvalidValueError(kafka_texts.invalid_value(name, value, allowed))

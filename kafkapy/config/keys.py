@@ -39,7 +39,7 @@ class AtLeast(NamedTuple):
     def problem(self, value: Value) -> str | None:
         """See ``Allowed.problem``."""
         ok = isinstance(value, int | float) and not value < self.minimum
-        return None if ok else f"must be at least {self.minimum}"
+        return None if ok else f"Value must be at least {self.minimum}"
 
 
 class Between(NamedTuple):
@@ -51,7 +51,13 @@ class Between(NamedTuple):
     def problem(self, value: Value) -> str | None:
         """See ``Allowed.problem``."""
         ok = isinstance(value, int | float) and not (value < self.minimum or value > self.maximum)
-        return None if ok else f"must be between {self.minimum} and {self.maximum}"
+        if ok or not isinstance(value, int | float):
+            return None
+        return (
+            f"Value must be at least {self.minimum}"
+            if value < self.minimum
+            else f"Value must be no more than {self.maximum}"
+        )
 
 
 class OneOf(NamedTuple):
@@ -62,7 +68,7 @@ class OneOf(NamedTuple):
     def problem(self, value: Value) -> str | None:
         """See ``Allowed.problem``."""
         items = value if isinstance(value, tuple) else (value,)
-        return None if all(item in self.words for item in items) else f"must be one of: {', '.join(self.words)}"
+        return None if all(item in self.words for item in items) else f"String must be one of: {', '.join(self.words)}"
 
 
 RELEASES: Final = (
@@ -179,7 +185,7 @@ class ConfigKey(NamedTuple):
         try:
             value = _PARSERS[self.type](text.strip(BLANKS))
         except ValueError:
-            raise invalid_value(self.name, self._shown(text), f"not {_WANTED[self.type]}") from None
+            raise invalid_value(self.name, self._shown(text), _WANTED[self.type]) from None
         problem = None if self.allowed is None else self.allowed.problem(value)
         if problem is not None:
             raise invalid_value(self.name, self._shown(text), problem)
@@ -274,11 +280,11 @@ _PARSERS: Final[dict[ConfigType, Callable[[str], Value]]] = {
     ConfigType.PASSWORD: str,
 }
 _WANTED: Final = {
-    ConfigType.BOOLEAN: "true or false",
-    ConfigType.INT: "a whole number of 32 bits",
-    ConfigType.SHORT: "a whole number of 16 bits",
-    ConfigType.LONG: "a whole number of 64 bits",
-    ConfigType.DOUBLE: "a number",
+    ConfigType.BOOLEAN: "Expected value to be either true or false",
+    ConfigType.INT: "Not a number of type INT",
+    ConfigType.SHORT: "Not a number of type SHORT",
+    ConfigType.LONG: "Not a number of type LONG",
+    ConfigType.DOUBLE: "Not a number of type DOUBLE",
 }
 
 __all__ = ["ConfigKey", "ConfigType", "Dynamic", "Importance", "Value", "format_value"]

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, Self
 
+from kafkapy import kafka_texts
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.errors import InvalidConfigError
 from kafkapy.config.keys import Value, format_of
@@ -100,7 +101,7 @@ def parse_topic_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
     for name in overrides:
         key = topic_key(name)
         if key is None:
-            raise InvalidConfigError(f"Topics have no configuration key {name}")
+            raise InvalidConfigError(kafka_texts.unknown_topic_key(name))
         keys[name] = key
     values = {name: keys[name].parse(text) for name, text in overrides.items()}
     shortest, longest = (

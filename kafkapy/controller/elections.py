@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from random import Random
 from typing import Final, NamedTuple
 
+from kafkapy import kafka_texts
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import InvalidPartitionsError, InvalidReplicationFactorError
 from kafkapy.metadata.znodes import ReplicaAssignment
@@ -93,13 +94,11 @@ def check_placement(racks: Mapping[int, str | None], placement: Placement) -> No
     """
     partitions, factor = placement.partitions, placement.replication_factor
     if partitions <= 0:
-        raise InvalidPartitionsError(f"The number of partitions must be larger than 0, and is {partitions}.")
+        raise InvalidPartitionsError(kafka_texts.NO_PARTITIONS)
     if factor <= 0:
-        raise InvalidReplicationFactorError(f"The replication factor must be larger than 0, and is {factor}.")
+        raise InvalidReplicationFactorError(kafka_texts.NO_REPLICAS)
     if factor > len(racks):
-        raise InvalidReplicationFactorError(
-            f"The replication factor {factor} is larger than the number of available brokers, {len(racks)}."
-        )
+        raise InvalidReplicationFactorError(kafka_texts.too_few_brokers(factor, len(racks)))
     if len({rack is None for rack in racks.values()}) > 1:
         without = sorted(broker for broker, rack in racks.items() if rack is None)
         raise BrokerError(f"Replicas can't be spread over racks: the brokers {without} have no rack, the others have.")

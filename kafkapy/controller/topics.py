@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from random import Random
 from typing import Final, NamedTuple, Protocol
 
+from kafkapy import kafka_texts
 from kafkapy.clock import Clock
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.log_config import validate_topic_overrides
@@ -493,7 +494,7 @@ class TopicAdmin:
     async def _check(self, topic: NewTopic) -> None:
         """Check one topic, in Kafka's order, except that the number of replicas is checked before the replicas."""
         if topic.name in self._metadata.image.topics:
-            raise TopicExistsError(f"A topic '{topic.name}' already exists.")
+            raise TopicExistsError(kafka_texts.topic_exists(topic.name))
         null = [key for key, value in topic.configs if value is None]
         if null:
             raise InvalidRequestError(f"Configuration keys without a value: {', '.join(null)}")
@@ -515,7 +516,7 @@ class TopicAdmin:
 
     def _check_free(self, name: str) -> None:
         if name in self._names:
-            raise TopicExistsError(f"A topic '{name}' already exists.")
+            raise TopicExistsError(kafka_texts.topic_exists(name))
         self._names.check_collision(name)
 
     def _placement(self, topic: NewTopic) -> Placement:
@@ -565,7 +566,7 @@ class TopicAdmin:
                 writes.append([config, Create(TopicZNode.path(topic.name), TopicZNode(topic.assignment).encode())])
             for topic, outcome in zip(planned, await self._store.transactions(writes), strict=True):
                 if isinstance(outcome, NodeExistsError):
-                    errors[topic.name] = TopicExistsError(f"A topic '{topic.name}' already exists.")
+                    errors[topic.name] = TopicExistsError(kafka_texts.topic_exists(topic.name))
                 elif isinstance(outcome, StoreError):
                     raise outcome
                 else:
@@ -687,18 +688,15 @@ class TopicAdmin:
     async def _grown(self, topic: MorePartitions, node: Node | None) -> tuple[TopicZNode, Placement]:
         """Return the present topic, and the placement of the partitions to add."""
         if node is None:
-            raise UnknownTopicOrPartitionError(f"There is no topic '{topic.name}'.")
+            raise UnknownTopicOrPartitionError(kafka_texts.topic_missing(topic.name))
         znode = decoded(TopicZNode.path(topic.name), node.data, TopicZNode.decode)
         if any(found.is_reassigning for found in znode.partitions.values()):
-            raise ReassignmentInProgressError(f"Partitions of '{topic.name}' are being reassigned.")
+            raise ReassignmentInProgressError(kafka_texts.being_reassigned(topic.name))
         have = len(znode.partitions)
         if topic.total < have:
-            raise InvalidPartitionsError(
-                f"The topic has {have} partitions, more than the {topic.total} that are requested; "
-                "the number can only grow."
-            )
+            raise InvalidPartitionsError(kafka_texts.fewer_partitions(have, topic.total))
         if topic.total == have:
-            raise InvalidPartitionsError(f"The topic has {have} partitions already.")
+            raise InvalidPartitionsError(kafka_texts.as_many_partitions(have))
         first, racks = znode.partitions[0].replicas, self._racks()
         if topic.assignments is None and not first:
             raise BrokerError(f"Partition 0 of '{topic.name}' has no replicas to go by.")  # unknown (-1), as in Kafka

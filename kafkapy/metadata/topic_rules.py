@@ -5,8 +5,10 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
+from kafkapy import kafka_texts
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.metadata.errors import InvalidReplicaAssignmentError, InvalidTopicError, PolicyViolationError
+from kafkapy.text import shortened
 from kafkapy.turns import Steps, in_turns
 from kafkapy.types import TopicPartition
 
@@ -20,22 +22,22 @@ MOST_REPLICAS: Final = 1_000
 """The most replicas of one partition that a CreateTopics request may name, whether these brokers exist or not. Each
 step of the controller handles a partition with all of its replicas; Apache Kafka has no bound."""
 _SHOWN: Final = 100
-"""The number of brokers, or characters of an overlong name, that an error's text shows."""
+"""The number of brokers that an error's text shows."""
+_LONGEST_SHOWN: Final = 1_000
+"""Characters of an illegal name that an error's text shows."""
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
 
 def check_name(name: str) -> None:
     """Raise InvalidTopicError for a name that can't be part of a directory's and of a metric's name."""
     if not name:
-        raise InvalidTopicError("A topic needs a name: this one is empty.")
+        raise InvalidTopicError(kafka_texts.EMPTY_TOPIC_NAME)
     if name in (".", ".."):
-        raise InvalidTopicError(f"'{name}' names a directory and can't name a topic.")
+        raise InvalidTopicError(kafka_texts.DIRECTORY_TOPIC_NAME)
     if len(name) > MAX_NAME_LENGTH:
-        raise InvalidTopicError(
-            f"The topic name {name[:_SHOWN]} has {len(name)} characters; at most {MAX_NAME_LENGTH} are allowed."
-        )
+        raise InvalidTopicError(kafka_texts.topic_name_too_long(shortened(name, _LONGEST_SHOWN)))
     if not _LEGAL.fullmatch(name):
-        raise InvalidTopicError(f"The topic name '{name}' may hold only ASCII letters and digits, '.', '_' and '-'.")
+        raise InvalidTopicError(kafka_texts.topic_name_characters(shortened(name, _LONGEST_SHOWN)))
 
 
 def check_partition(topic_partition: TopicPartition) -> None:
@@ -102,10 +104,7 @@ class TopicNames:
         if "." in name or "_" in name:
             colliding = self._by_flat_name.get(_flat(name))
             if colliding:
-                raise InvalidTopicError(
-                    f"The topic name '{name}' differs from existing topics only in '.' and '_': "
-                    + ", ".join(sorted(colliding))
-                )
+                raise InvalidTopicError(kafka_texts.topic_collides(name, sorted(colliding)))
 
 
 def _flat(name: str) -> str:

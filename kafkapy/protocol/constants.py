@@ -7,6 +7,8 @@ LATEST: Final = -1
 """A timestamp of ListOffsets: the end of the log."""
 EARLIEST: Final = -2
 """A timestamp of ListOffsets: the log start offset."""
+EARLIEST_LOCAL: Final = -4
+"""A timestamp of ListOffsets 8: the first offset that the broker itself has, not only tiered storage (KIP-405)."""
 
 GROUP_KEY: Final = 0
 """A key type of FindCoordinator: the id of a consumer group."""

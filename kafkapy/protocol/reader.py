@@ -207,9 +207,9 @@ class Reader:
         return self._string(size)
 
     def read_compact_nullable_string(self) -> str | None:
-        """Length 0 is null."""
+        """Length 0 is null, and each that is negative in 32 bits, as in Java."""
         size = self.read_unsigned_varint() - 1
-        return None if size < 0 else self._string(size)
+        return self._string(size) if 0 <= size <= MAX_INT32 else None
 
     # Records are views into the frame; fields of type ``bytes`` are copied, so that they can be kept after it.
 
@@ -251,9 +251,9 @@ class Reader:
         return self._copy(size)
 
     def read_compact_nullable_bytes(self) -> bytes | None:
-        """Length 0 is null."""
+        """Null as a string is."""
         size = self.read_unsigned_varint() - 1
-        return None if size < 0 else self._copy(size)
+        return self._copy(size) if 0 <= size <= MAX_INT32 else None
 
     def read_records(self) -> memoryview:
         """Record batches that may not be null."""
@@ -284,9 +284,9 @@ class Reader:
         return self._view(size)
 
     def read_compact_nullable_records(self) -> memoryview | None:
-        """Record batches, in place."""
+        """Record batches, in place; null as a string is."""
         size = self.read_unsigned_varint() - 1
-        return None if size < 0 else self._view(size)
+        return self._view(size) if 0 <= size <= MAX_INT32 else None
 
     # Arrays: a count of -1 is null. The count is checked first: each element takes at least one byte.
 
@@ -313,8 +313,9 @@ class Reader:
         return count
 
     def read_compact_nullable_count(self) -> int:
-        """The count of a compact array; -1: null."""
-        return self.read_unsigned_varint() - 1
+        """The count of a compact array; -1: null, as a string is."""
+        count = self.read_unsigned_varint() - 1
+        return count if count <= MAX_INT32 else -1
 
     def read_structs(self, struct: type[M], count: int, version: int) -> list[M]:
         """Read ``count`` elements of one class."""

@@ -7,9 +7,11 @@ Layout, big-endian (Apache Kafka's documentation, "Record Batch"; KIP-98)::
     12  partition_leader_epoch int32      set by the leader; the CRC does not cover it, so it need not be recomputed
     16  magic                  int8       2
     17  crc                    uint32     CRC-32C of everything from byte 21 to the batch's end
-    21  attributes             int16      bits 0-2 compression, 3 timestamp type, 4 transactional, 5 control
+    21  attributes             int16      bits 0-2 compression, 3 timestamp type, 4 transactional, 5 control,
+                                      6 delete horizon
     23  last_offset_delta      int32      last offset less base offset; compaction keeps it when records go
-    27  base_timestamp         int64 ms   first timestamp, from which the records' deltas count
+    27  base_timestamp         int64 ms   from which the records' deltas count: the first timestamp, or the delete
+                                      horizon if bit 6 is set (KIP-534, Apache Kafka 3.1 and later)
     35  max_timestamp          int64 ms   largest timestamp, or the append time if bit 3 is set
     43  producer_id            int64      -1: none
     51  producer_epoch         int16
@@ -50,6 +52,7 @@ COMPRESSION_MASK = 0x07
 TIMESTAMP_TYPE_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40
 
 CREATE_TIME = 0
 LOG_APPEND_TIME = 1
@@ -125,6 +128,11 @@ class BatchHeader(NamedTuple):
     def is_control(self) -> bool:
         """Whether the batch holds a control record (see ``control.py``) in place of data."""
         return self.attributes & CONTROL_BIT != 0
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """The time from which compaction may remove the batch's tombstones or marker; None if it is not set yet."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
     def has_producer_id(self) -> bool:
@@ -269,7 +277,7 @@ def set_max_timestamp(
     """
     if header.timestamp_type == timestamp_type and header.max_timestamp == max_timestamp:
         return
-    kept = header.attributes & (COMPRESSION_MASK | TRANSACTIONAL_BIT | CONTROL_BIT)
+    kept = header.attributes & (COMPRESSION_MASK | TRANSACTIONAL_BIT | CONTROL_BIT | DELETE_HORIZON_BIT)
     _ATTRIBUTES.pack_into(buffer, position + ATTRIBUTES_OFFSET, kept | timestamp_type << 3)
     _OFFSET.pack_into(buffer, position + MAX_TIMESTAMP_OFFSET, max_timestamp)
     _CRC.pack_into(buffer, position + CRC_OFFSET, crc_of(buffer, position, header.size))

@@ -2,6 +2,7 @@
 cimport cython
 
 cdef Py_ssize_t _ENTRIES, _MOST_ENTRIES, _LATEST, _FULL, _FIRST_DELTA, _LARGEST_DELTA, _LAST_DELTA
+cdef Py_ssize_t _SMALLEST_DELTA, _TOMBSTONES
 
 @cython.locals(
     data="const unsigned char[::1]", end=Py_ssize_t, position=Py_ssize_t, stop=Py_ssize_t, delta=cython.longlong,
@@ -13,7 +14,7 @@ cpdef Py_ssize_t put_keys(
 
 @cython.locals(
     data="const unsigned char[::1]", end=Py_ssize_t, position=Py_ssize_t, stop=Py_ssize_t, kept=Py_ssize_t,
-    place=Py_ssize_t, timestamp=cython.longlong, delta=cython.longlong, size=cython.longlong, stays=bint,
+    place=Py_ssize_t, timestamp=cython.longlong, delta=cython.longlong, size=cython.longlong, stays=bint, is_tombstone=bint,
 )
 cpdef Py_ssize_t mark(
     bytes content, unsigned char[::1] marks, long long base_offset, bint retain_deletes, long long[::1] table,
@@ -24,7 +25,7 @@ cpdef Py_ssize_t mark(
     place=Py_ssize_t, timestamp=cython.longlong, after=Py_ssize_t, rest=Py_ssize_t, written=Py_ssize_t,
 )
 cpdef Py_ssize_t rewrite(
-    bytes content, const unsigned char[::1] marks, unsigned char[::1] output, long long first_delta,
+    bytes content, const unsigned char[::1] marks, unsigned char[::1] output, long long shift,
     bint is_stamped) except -100
 
 @cython.locals(place=Py_ssize_t, first=cython.longlong, second=cython.longlong, is_new=bint)

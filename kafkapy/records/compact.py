@@ -23,15 +23,20 @@ LATEST = 2
 FULL = 3
 """1 once there was no room for a key."""
 FIRST_DELTA = 4
-"""Timestamp delta of the first record that stays; ``mark`` sets it, ``LARGEST_DELTA`` and ``LAST_DELTA``."""
+"""Timestamp delta of the first record that stays; ``mark`` sets it and the following words."""
 LARGEST_DELTA = 5
 """The largest timestamp delta of the records that stay."""
 LAST_DELTA = 6
 """Offset delta of the last record that stays."""
-STATE_WORDS = 7
+SMALLEST_DELTA = 7
+"""The smallest timestamp delta of the records that stay."""
+TOMBSTONES = 8
+"""1 if a record without a value stays, at or below ``LATEST``; else 0."""
+STATE_WORDS = 9
 
 _ENTRIES, _MOST_ENTRIES, _LATEST, _FULL = ENTRIES, MOST_ENTRIES, LATEST, FULL  # these have C types
 _FIRST_DELTA, _LARGEST_DELTA, _LAST_DELTA = FIRST_DELTA, LARGEST_DELTA, LAST_DELTA
+_SMALLEST_DELTA, _TOMBSTONES = SMALLEST_DELTA, TOMBSTONES
 
 
 def put_keys(
@@ -70,30 +75,37 @@ def mark(
     end = len(data)
     position = 0
     kept = 0
+    state[_TOMBSTONES] = 0
     for place in range(len(marks)):
         stop, timestamp, delta, position, size = _record(data, position, end)
         if stop < 0:
             return stop
         stays = base_offset + delta > state[_LATEST]
-        if not stays and size >= 0 and (retain_deletes or _has_value(data, position + size, stop)):
-            stays = base_offset + delta >= find(content[position : position + size], table)
+        if not stays and size >= 0:
+            is_tombstone = not _has_value(data, position + size, stop)
+            if retain_deletes or not is_tombstone:
+                stays = base_offset + delta >= find(content[position : position + size], table)
+            if stays and is_tombstone:
+                state[_TOMBSTONES] = 1
         marks[place] = stays
         if stays:
             if kept == 0:
                 state[_FIRST_DELTA] = timestamp
             if kept == 0 or timestamp > state[_LARGEST_DELTA]:
                 state[_LARGEST_DELTA] = timestamp
+            if kept == 0 or timestamp < state[_SMALLEST_DELTA]:
+                state[_SMALLEST_DELTA] = timestamp
             state[_LAST_DELTA] = delta
             kept += 1
         position = stop
     return kept if position == end else -2
 
 
-def rewrite(content: bytes, marks: memoryview, output: memoryview, first_delta: int, is_stamped: int) -> int:
+def rewrite(content: bytes, marks: memoryview, output: memoryview, shift: int, is_stamped: int) -> int:
     """Write the records of ``content`` that ``mark`` has marked to ``output``; return the number of bytes written.
 
-    Timestamp deltas count from the first record written, so ``first_delta`` is subtracted; where the broker stamps
-    batches (``is_stamped``) they are 0. ``output`` has 10 bytes for each record beyond the size of ``content``.
+    ``shift`` is subtracted from their timestamp deltas, or from 0 where the broker stamps batches (``is_stamped``); the
+    results fit into 64 bits. ``output`` has 10 bytes for each record beyond the size of ``content``.
     """
     data = memoryview(content)
     end = len(data)
@@ -104,7 +116,7 @@ def rewrite(content: bytes, marks: memoryview, output: memoryview, first_delta: 
         stop = position + length
         if marks[place]:
             timestamp, after = _number(data, position + 1, stop)
-            timestamp = 0 if is_stamped else timestamp - first_delta
+            timestamp = -shift if is_stamped else timestamp - shift
             rest = stop - after
             written = _write(output, written, 1 + _size(timestamp) + rest)
             output[written] = 0

@@ -127,7 +127,8 @@ def _attributes(fields: BatchFields) -> int:
 def encode_empty_batch(header: BatchHeader) -> bytes:
     """The batch that compaction leaves when it removes every record of ``header``'s batch.
 
-    It keeps offsets, producer, sequence and epoch; it has no compression and no base timestamp.
+    It keeps offsets, largest timestamp, producer, sequence and epoch; it has no compression and no base timestamp, and
+    is of magic 2, whatever the other is of: no other magic can be empty.
     """
     attributes = header.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT) | header.timestamp_type << 3
     emptied = header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0)
@@ -246,7 +247,8 @@ def _read_headers(body: bytes, place: int, end: int) -> tuple[Headers, int]:
     return tuple(headers), place
 
 
-# Message sets: the formats of magic 0 (Kafka 0.7 to 0.9) and magic 1 (0.10), in which each record is a batch.
+# Message sets: the formats of magic 0 (Kafka 0.8 and 0.9) and magic 1 (0.10), in which each record is a batch.
+# Kafka 0.7 had another format with a magic byte of 0, without offsets and keys, which is not read.
 #
 # A set is a sequence of entries without a header for the set. One entry, big-endian (KIP-31, KIP-32)::
 #

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kafkapy.records.batch import iterate_headers, read_header
+from kafkapy.records.record import Record, encode_batch, encode_empty_batch
 from kafkapy.storage.io.disk_errors import as_storage_error
 from kafkapy.storage.log.log import Log
 
@@ -57,6 +58,19 @@ def take_offsets(log: Log, high_watermark: int, log_start_offset: int) -> None:
     reached = log.update_high_watermark(high_watermark)
     if log.log_start_offset < log_start_offset <= reached:
         log.advance_log_start_offset(log_start_offset)
+
+
+def fill_gap(log: Log, offset: int, leader_epoch: int) -> None:
+    """Continue at ``offset``: the other log has no batch between the end of ``log`` and that offset.
+
+    Compaction leaves such a gap where it removes the last batch of the part that it compacts, as Apache Kafka does
+    before 4.1 (KAFKA-17076). The caller knows it by a read at the end of ``log`` which had to return at least one
+    batch, had there been one. ``log`` gets the batch without records that 4.1 keeps there, of ``leader_epoch``: so its
+    end is the same after a restart. Raises what ``Log.append_as_follower`` raises.
+    """
+    logger.info("%s continues at offset %d: no batch is left from %d on", log.directory, offset, log.log_end_offset)
+    last = encode_batch([Record(None, None)], base_offset=offset - 1, partition_leader_epoch=leader_epoch)
+    log.append_as_follower(encode_empty_batch(read_header(last)))
 
 
 def restart_log(log: Log, offset: int) -> None:

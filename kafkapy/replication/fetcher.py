@@ -29,6 +29,11 @@ above its limit.
 4. The high watermark becomes the leader's, as far as the log reaches, and the log start follows the leader's.
 5. The next Fetch tells the leader that this replica has what was appended. Only that moves the leader's high watermark,
    so the follower's is one round trip behind.
+6. A log that stays below the leader's high watermark for ``replica.fetch.backoff.ms`` may have reached a *gap*:
+   compaction may have removed all batches from there on (``copying.fill_gap``). A follower's fetch without records
+   proves nothing, since the leader may be throttled. So the fetcher asks as a consumer, who gets at least one batch if
+   there is one below the high watermark. If there is none, the log continues at the high watermark. One partition is
+   asked about at a time; an answer with records ends the questions for ``replica.fetch.backoff.ms``.
 
 OFFSET_OUT_OF_RANGE means that the log's end is not in the leader's log. If the leader's log ends before (an unclean
 election), the log is cut to that end. If it starts after (the leader has deleted what this broker missed), all records
@@ -59,7 +64,7 @@ from kafkapy.errors import BrokerError
 from kafkapy.network.peer import BrokerChannel, PeerUnreachableError
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.message import Message, ProtocolError
-from kafkapy.protocol.messages.fetch import FetchResponse, PartitionData
+from kafkapy.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from kafkapy.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -168,6 +173,10 @@ class ReplicaFetcher:
         """The partitions of the session, whose wishes the leader knows."""
         self._changed: dict[TopicPartition, None] = {}
         """The partitions to look at before the next request; most of them all have not changed since the last one."""
+        self._behind: dict[TopicPartition, float] = {}
+        """The partitions that are not in sync, and since when nothing came for them: the longest first."""
+        self._no_gap_s = 0.0
+        """When records last came in answer to the question for a gap."""
         self._turn_s = 0.0
         """When the next ones of the others are looked at in their turn."""
         self._looked_s = 0.0
@@ -228,6 +237,7 @@ class ReplicaFetcher:
                 await self._truncate(truncating)
             elif self._fetched:
                 await self._fetch()
+                await self._look_for_gap()
             else:
                 await self._wait()
 
@@ -465,6 +475,7 @@ class ReplicaFetcher:
                 assert isinstance(data.records, bytes | bytearray | memoryview), "a response that came has bytes"
                 if self._throttle.covers(partition):
                     self._throttle.quota.record(len(data.records))
+                self._behind.pop(partition.topic_partition, None)
                 for piece in steps_of(data.records):
                     partition.append_as_follower(piece)
                     await pause()
@@ -474,10 +485,77 @@ class ReplicaFetcher:
         except BrokerError as error:
             self._postpone(followed, f"what came at offset {partition.log.log_end_offset} is refused: {error}")
             return
+        self._appended(followed, data.high_watermark, has_moved=has_moved)
+
+    def _appended(self, followed: _Followed, leader_high_watermark: int, *, has_moved: bool) -> None:
+        """Note how far the log is after a response, and whether its high watermark has moved."""
+        topic_partition = followed.partition.topic_partition
         followed.last_problem = ""
-        followed.is_in_sync = partition.log.log_end_offset >= data.high_watermark
+        followed.is_in_sync = followed.partition.log.log_end_offset >= leader_high_watermark
+        if followed.is_in_sync:
+            self._behind.pop(topic_partition, None)
+        else:
+            self._behind.setdefault(topic_partition, self._clock.monotonic_s())
         if has_moved:
-            self._listener.high_watermark_moved(partition.topic_partition)
+            self._listener.high_watermark_moved(topic_partition)
+
+    # gaps
+
+    async def _look_for_gap(self) -> None:
+        """Fill the gap at the log's end of the partition that is behind for the longest time, if there is one."""
+        followed = self._longest_behind()
+        if followed is None:
+            return
+        data = await self._read_as_consumer(followed)
+        if data is None:
+            return
+        if data.error_code:
+            self._refused(followed, data.error_code)
+            return
+        partition = followed.partition
+        self._changed[partition.topic_partition] = None
+        if data.records:
+            self._no_gap_s = self._behind[partition.topic_partition] = self._clock.monotonic_s()
+            return
+        try:
+            if partition.log.log_end_offset < data.high_watermark:
+                partition.fill_gap(data.high_watermark)
+            has_moved = partition.take_leader_offsets(data.high_watermark, data.log_start_offset)
+        except BrokerError as error:
+            self._postpone(followed, str(error))
+            return
+        self._appended(followed, data.high_watermark, has_moved=has_moved)
+
+    def _longest_behind(self) -> _Followed | None:
+        """Return the partition to ask about, which leaves ``_behind``; None if none is due."""
+        while self._behind:
+            now_s = self._clock.monotonic_s()
+            topic_partition, since_s = next(iter(self._behind.items()))
+            followed = self._fetched.get(topic_partition)
+            is_due = followed is not None and self._is_current(followed) and followed.state is _State.FETCHING
+            if is_due and now_s < max(since_s, self._no_gap_s) + self._settings.backoff_ms / 1000:
+                return None
+            del self._behind[topic_partition]  # a later response tells of one that is not fetched now
+            if is_due:
+                return followed
+        return None
+
+    async def _read_as_consumer(self, followed: _Followed) -> PartitionData | None:
+        """Return what a consumer gets at the log's end; None, after which the partition waits, without an answer."""
+        partition = followed.partition
+        topic, index = partition.topic_partition
+        asked = FetchPartition(
+            index, partition.leader_epoch, partition.log.log_end_offset, partition_max_bytes=1
+        )  # fmt: skip
+        request = FetchRequest(max_bytes=1, session_epoch=NO_EPOCH, topics=[FetchTopic(topic, partitions=[asked])])
+        response = await self._ask(request, self._settings.fetch_version, FetchResponse)
+        if not self._is_current(followed):
+            return None
+        answers = [each for found in response.responses for each in found.partitions] if response else []
+        if not answers:
+            self._delay([followed])
+            return None
+        return answers[0]
 
     async def _find_place(self, followed: _Followed) -> None:
         """The log's end is not in the leader's log: cut this log to the leader's end, or begin again at its start."""

@@ -508,6 +508,8 @@ def _read_as_follower(
     if diverging is None:
         _check_size(log, wish.offset, log.log_end_offset, max_bytes)
         records = log.read(wish.offset, max_bytes, min_one_batch=min_one_batch).records
+        # Where compaction has removed all batches up to the end, the follower has everything, as in Apache Kafka.
+        reached = wish.offset if records or log.has_batch_from(wish.offset) else log.log_end_offset
         is_replica = replica_id in partition.remotes
         if not is_replica or replicas.withholds_records(partition, replica_id):
             # To a broker that is no replica Kafka answers without records, and without an error if the offset is there.
@@ -515,7 +517,7 @@ def _read_as_follower(
                 records.release()
             records = EMPTY
         if is_replica:
-            replicas.follower_fetched(partition, replica_id, wish.offset, wish.log_start_offset)
+            replicas.follower_fetched(partition, replica_id, reached, wish.log_start_offset)
     return PartitionRead(
         topic_partition, records, 0, log.high_watermark, log.last_stable_offset, log.log_start_offset, None, diverging
     )  # fmt: skip

@@ -40,7 +40,7 @@ from zlib import crc32
 
 from kafkapy.clock import Clock
 from kafkapy.errors import BrokerError
-from kafkapy.replication.copying import append_copied, restart_log, steps_of, take_offsets
+from kafkapy.replication.copying import append_copied, fill_gap, restart_log, steps_of, take_offsets
 from kafkapy.replication.partition import Partition
 from kafkapy.replication.quota import ReplicationQuota
 from kafkapy.replication.truncation import truncation_of
@@ -315,7 +315,7 @@ class _Lane:
         with as_storage_error(log, "read"):
             records = read.records if isinstance(read.records, bytes) else read.records.read()
         if not records:
-            future.skip_to(log.log_end_offset)  # compaction has removed all batches up to the end
+            fill_gap(future, log.log_end_offset, log.leader_epochs.latest)
         for piece in steps_of(records):
             append_copied(future, piece)
             self._quota.record(len(piece))

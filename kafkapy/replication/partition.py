@@ -18,7 +18,7 @@ from kafkapy.metadata.errors import (
 )
 from kafkapy.metadata.znodes import LeaderIsr
 from kafkapy.records.validate import CheckedBatch, ValidatedBatch
-from kafkapy.replication.copying import append_copied, restart_log, take_offsets
+from kafkapy.replication.copying import append_copied, fill_gap, restart_log, take_offsets
 from kafkapy.storage.io.disk_errors import as_storage_error, is_passing, storage_error
 from kafkapy.storage.log.log import AppendResult, Log
 from kafkapy.types import NO_BROKER_ID, NO_EPOCH, NO_OFFSET, TopicPartition
@@ -281,6 +281,10 @@ class Partition:
         if log.log_end_offset != before:
             logger.info("%s was truncated from offset %d to %d", self.topic_partition, before, log.log_end_offset)
 
+    def fill_gap(self, offset: int) -> None:
+        """Continue at ``offset``, below which the leader has no more batches; raises as ``append_as_follower`` does."""
+        fill_gap(self.log, offset, self.leader_epoch)
+
     def restart_at(self, offset: int) -> None:
         """Drop all records and begin again at ``offset``; raises ``KafkaStorageError``."""
         if self.cut_listener is not None:
@@ -356,7 +360,7 @@ class Partition:
         return reached > before and log.update_high_watermark(reached) > before
 
     def follower_fetched(self, broker_id: int, fetch_offset: int, log_start_offset: int) -> bool:
-        """A replica asks for ``fetch_offset``: it has all before it.
+        """A replica has all records below ``fetch_offset``.
 
         Tell whether the high watermark or the replica's log start moved, for which requests may wait.
 

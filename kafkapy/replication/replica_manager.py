@@ -232,9 +232,10 @@ class ReplicaManager:
         check_partition(topic_partition)
         self._check_online(topic_partition)
         partition = self.partitions.get(topic_partition)
-        if partition is not None and state.leader_epoch <= partition.leader_epoch:
+        present_epoch = NO_EPOCH if partition is None else partition.leader_epoch
+        if state.leader_epoch <= present_epoch:
             raise StaleControllerEpochError(
-                f"{topic_partition} is at leader epoch {partition.leader_epoch}, the request has {state.leader_epoch}"
+                f"{topic_partition} is at leader epoch {present_epoch}, the request has {state.leader_epoch}"
             )
         if self.broker_id not in state.replicas:
             raise UnknownTopicOrPartitionError(f"broker {self.broker_id} is no replica of {topic_partition}")
@@ -374,7 +375,7 @@ class ReplicaManager:
     # followers of this leader
 
     def follower_fetched(self, partition: Partition, broker_id: int, fetch_offset: int, log_start_offset: int) -> None:
-        """Note that a replica has all records below ``fetch_offset``, since it fetches there; check waiting requests.
+        """Note that a replica has all records below ``fetch_offset``; check waiting requests.
 
         A follower that has caught up is proposed as in sync. Raises ``NotLeaderOrFollowerError`` for a broker that is
         no replica of the partition.

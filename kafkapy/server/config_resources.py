@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol, TypeVar
 
+from kafkapy import kafka_texts
 from kafkapy.config.alteration import check_broker, check_topic
 from kafkapy.config.errors import InvalidAlterationError
 from kafkapy.errors import BrokerError
@@ -130,7 +131,7 @@ async def _alter_topic(services: Services, topic: str, derive: Derive, validate_
     before = await services.config_admin.topic_overrides(topic)
     overrides = derive(before)
     if topic not in services.metadata.image.topics:  # Kafka checks this after contradictions in the request
-        raise UnknownTopicOrPartitionError(f"There is no topic '{topic}'.")
+        raise UnknownTopicOrPartitionError(kafka_texts.topic_missing(topic))
     check_topic(topic, overrides)
     check_size(before, overrides)
     if not validate_only:

@@ -95,6 +95,16 @@ class RequestContext:
         elif self._refusals == LOGGED_REFUSALS + 1:
             self.services.clock.call_later(REFUSALS_INTERVAL_MS, self._log_further_refusals)
 
+    def log_wanted_sasl(self) -> None:
+        """Log that the client wants to authenticate with SASL on a listener without it, once a minute and address."""
+        now_s = self.services.clock.monotonic_s()
+        if self.services.metrics.sasl_lines.may_log(self.session.peer_host, now_s) and self._may_log():
+            logger.info(
+                "The client %s wants to authenticate with SASL, but listener %s is PLAINTEXT: it needs no credentials",
+                self.session.peer_host,
+                self.session.listener,
+            )
+
     def _log_further_refusals(self) -> None:
         count, self._refusals = self._refusals - LOGGED_REFUSALS, LOGGED_REFUSALS
         if self._may_log():

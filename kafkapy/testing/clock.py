@@ -54,6 +54,10 @@ class ManualClock:
         """See ``Clock.monotonic_s``."""
         return self._elapsed_ms / 1000
 
+    def machine_s(self) -> float:
+        """See ``Clock.machine_s``."""
+        return self._elapsed_ms / 1000
+
     def call_later(self, delay_ms: float, callback: Callable[..., object], *args: Any) -> ManualTimer:
         """Run ``callback(*args)`` in the ``advance`` that passes ``delay_ms`` from now."""
         self._order += 1

@@ -51,7 +51,7 @@ def _refused(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*START, *arguments], check=False, capture_output=True, text=True, timeout=30)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_the_banner_says_how_to_connect_and_a_signal_stops_the_cluster(number: signal.Signals) -> None:
     with _running("--brokers", "2", "--racks", "a,b") as (process, banner):
         assert banner[0].endswith(": a cluster of 2 brokers is ready")
@@ -158,7 +158,7 @@ def test_the_cluster_stops_when_its_parent_ends() -> None:
         (["broker.id=3"], 1, "broker.id can't be a setting of the whole cluster: the brokers are numbered from 0"),
         (["log.dirs=x"], 1, "log.dirs can't be a setting of the whole cluster: use --data"),
         (["num.partition=3"], 1, "there is no configuration key 'num.partition'; did you mean 'num.partitions'?"),
-        (["num.partitions=no"], 1, "no can't be the value of num.partitions: not a whole number of 32 bits"),
+        (["num.partitions=no"], 1, "Invalid value no for configuration num.partitions: Not a number of type INT"),
         (["three"], 1, "'three' is no setting: write key=value"),
     ],
 )
@@ -195,7 +195,7 @@ def restored_process() -> Iterator[None]:
     """The root logger and the handlers of signals as they were."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
-    numbers = (signal.SIGTERM, signal.SIGINT)
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     before = [signal.getsignal(number) for number in numbers]
     yield
     root.handlers[:], root.level = handlers, level

@@ -51,7 +51,7 @@ def test_alter_brokers(run: Run) -> None:
         (["describe", "broker", "7"], "broker 7 is not in the cluster"),
         (["describe", "topic", "c-none"], "topic c-none does not exist (UNKNOWN_TOPIC_OR_PARTITION)"),
         (["alter", "topic", "c-none"], "nothing to alter: give key=value or --delete key"),
-        (["alter", "broker", "0", "num.partitions=3"], "Only a restart changes these"),
+        (["alter", "broker", "0", "num.partitions=3"], "Cannot update these configs dynamically"),
         (["alter", "broker", "0", "=3"], "'=3' is no setting"),
     ],
 )

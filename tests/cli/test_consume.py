@@ -32,7 +32,7 @@ def numbers(run: Run) -> str:
         (["-o", "-2", "-e"], range(8, 10)),
         (["-o", "-200", "-p", "0", "-e"], range(10)),
         (["-B", "-p", "1", "-e"], []),
-        (["-o", "99", "-e"], []),
+        (["-o", "10", "-e"], []),
         (["--exit"], []),
     ],
 )
@@ -42,6 +42,16 @@ def test_options_determine_the_first_and_the_last_record(
     consumed = run("consume", numbers, *words)
     assert (consumed.code, consumed.err) == (0, "")
     assert [int(line) for line in consumed.out.splitlines()] == list(expected)
+
+
+@pytest.mark.parametrize("offset", ["11", "99999999999999999999999999"])
+def test_an_offset_after_the_end_is_reported(run: Run, numbers: str, offset: str) -> None:
+    consumed = run("consume", numbers, "--offset", offset, "--exit")
+    assert (consumed.code, consumed.out) == (0, "")
+    ends = "partition 0 at 10, partition 1 at 0"
+    assert consumed.err == f"kafkapy: offset {offset} is after the end of topic numbers: {ends}\n"
+    one = run("consume", numbers, "-o", offset, "-p", "0", "-e")
+    assert one.err == f"kafkapy: offset {offset} is after the end of topic numbers: partition 0 at 10\n"
 
 
 def test_options_may_have_the_names_of_apache_kafkas_tools(run: Run, numbers: str, bootstrap: str) -> None:
@@ -68,10 +78,10 @@ def test_json_shows_keys_values_headers_and_timestamps(run: Run, bootstrap: str)
     assert run("consume", "full", "-B", "-e", "--keys").out == "k\tv\n\\xff\t\n"
 
 
+@pytest.mark.usefixtures("heeded_ctrl_c")
 def test_consume_waits_for_new_records_until_ctrl_c(run: Run, bootstrap: str) -> None:
     run("topics", "create", "coming")
     command = [sys.executable, "-m", "kafkapy", "consume", "coming", "--from-beginning", "-b", bootstrap]
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs and their children ignore SIGINT
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         run("produce", "coming", stdin=b"first\n")
         assert process.stdout is not None

@@ -34,7 +34,7 @@ def test_reset_describe_list_delete(run: Run) -> None:
 
 @pytest.mark.parametrize(
     ("to", "offset"),
-    [("latest", 2), ("1", 1), ("99", 2), ("-4", 0), ("1970-01-01T00:00:00", 0), ("2199-01-01T00:00:00Z", 2)],
+    [("latest", 2), ("1", 1), ("99", 2), ("9" * 30, 2), ("1970-01-01T00:00:00", 0), ("2199-01-01T00:00:00Z", 2)],
 )
 def test_offsets_are_reset_to_ends_offsets_and_times(run: Run, to: str, offset: int) -> None:
     run("topics", "create", "g-moves", "--if-not-exists")
@@ -42,6 +42,14 @@ def test_offsets_are_reset_to_ends_offsets_and_times(run: Run, to: str, offset: 
         run("produce", "g-moves", stdin=b"a\nb\n")
     run("groups", "reset-offsets", "g-two", "-t", "g-moves:0", "--to", to)
     assert _offsets(run, "g-two") == [(offset, 2, 2 - offset)]
+
+
+def test_each_group_is_reported_when_some_are_deleted(run: Run) -> None:
+    run("topics", "create", "g-some", "--if-not-exists")
+    run("groups", "reset-offsets", "g-there", "-t", "g-some", "--to", "latest")
+    deleted = run("groups", "delete", "g-missing", "g-there", "--yes")
+    assert (deleted.code, deleted.out) == (1, "deleted: g-there\n")
+    assert deleted.err == "kafkapy: group g-missing does not exist (GROUP_ID_NOT_FOUND)\n"
 
 
 def test_a_dry_run_commits_nothing(run: Run) -> None:
@@ -57,6 +65,9 @@ def test_a_dry_run_commits_nothing(run: Run) -> None:
         (["-t", "g-topic:x", "--to", "latest"], "'g-topic:x' is no topic and partition"),
         (["-t", "g-exists:9", "--to", "latest"], "topic g-exists has no partition 9"),
         (["-t", "g-exists", "--to", "soon"], "'soon' is neither earliest, latest, an offset nor a time"),
+        (["-t", "g-exists", "--to", "-1"], "--to -1: an offset is 0 or more; write earliest or latest"),
+        (["-t", "g-exists", "--to", "--1"], "'--1' is neither earliest, latest, an offset nor a time"),
+        (["-t", "g-exists", "--to", "9" * 5000], "is neither earliest, latest, an offset nor a time"),
         (["-t", "g-none", "--to", "latest"], "topic g-none does not exist (UNKNOWN_TOPIC_OR_PARTITION)"),
     ],
 )

@@ -108,7 +108,7 @@ def test_invalid_settings_of_a_topic_are_reported(run: Run, data: Path) -> None:
     refused = run("log", "repair", f"{data}", "--yes")
     assert (refused.code, refused.err) == (
         1,
-        "kafkapy: soon can't be the value of retention.ms: not a whole number of 64 bits\n",
+        "kafkapy: Invalid value soon for configuration retention.ms: Not a number of type LONG\n",
     )
 
 

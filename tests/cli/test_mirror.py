@@ -80,21 +80,27 @@ def test_errors_are_one_line(
     assert err.count("\n") == 1
 
 
-def test_sigterm_ends_it_cleanly(
-    source: Broker, target: Broker, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_it_cleanly(
+    source: Broker,
+    target: Broker,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    number: signal.Signals,
 ) -> None:
-    source.create_topic("watched", 1)
-    source.produce("watched", b"v")
-    monkeypatch.setattr(mirror, "_lines", lambda *_: _end_when_copied)
-    before = signal.getsignal(signal.SIGTERM)
-    assert _mirror(source, target, "--topics", "watched") == 0
-    assert signal.getsignal(signal.SIGTERM) is before
+    topic = f"watched-{number.name}"
+    source.create_topic(topic, 1)
+    source.produce(topic, b"v")
+    monkeypatch.setattr(mirror, "_lines", lambda *_: lambda found: _end_when_copied(found, number))
+    before = signal.getsignal(number)
+    assert _mirror(source, target, "--topics", topic) == 0
+    assert signal.getsignal(number) is before
     assert capsys.readouterr().out == "copied 1 record of 1 partition\n"
 
 
-def _end_when_copied(found: MirrorProgress) -> None:
+def _end_when_copied(found: MirrorProgress, number: signal.Signals) -> None:
     if found.records:
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), number)
 
 
 def test_the_second_ctrl_c_ends_at_once() -> None:

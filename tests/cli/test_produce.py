@@ -27,12 +27,29 @@ def test_one_record_is_named_in_the_singular(run: Run) -> None:
     assert run("produce", "p-single", stdin=b"a\n").out == "produced 1 record to p-single\n"
 
 
-def test_keys_choose_the_partition_and_an_empty_value_is_a_tombstone(run: Run) -> None:
+def test_keys_choose_the_partition_and_an_empty_value_stays_empty(run: Run) -> None:
     run("topics", "create", "p-keys", "-p", "3")
     produced = run("produce", "p-keys", "-k", ":", "--json", stdin=b"a:1\nb:2:3\na:\n")
     facts = json.loads(produced.out)
     assert (facts["records"], sum(facts["partitions"].values())) == (3, 3)
-    assert sorted(_values(run, "p-keys"), key=str) == [("a", "1"), ("a", None), ("b", "2:3")]
+    assert sorted(_values(run, "p-keys"), key=str) == [("a", ""), ("a", "1"), ("b", "2:3")]
+
+
+@pytest.mark.parametrize("options", [[], ["-k", ":"]])
+def test_records_as_consume_prints_them_are_refused_with_json(run: Run, options: list[str]) -> None:
+    run("topics", "create", "p-printed", "--if-not-exists")
+    run("produce", "p-printed-from", stdin=b"value\n")
+    printed = run("consume", "p-printed-from", "-B", "-e", "--json").out.encode()
+    refused = run("produce", "p-printed", "--json", *options, stdin=b"a:1\n" + printed)
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err.startswith("kafkapy: line 2 is a record as `kafkapy consume --json` prints it: ")
+    assert _values(run, "p-printed") == []
+
+
+def test_other_json_is_a_value(run: Run) -> None:
+    lines = ['{"offset": 1}', "{", "{}", "[1]", "{\0", '{"a":' * 100_000]
+    assert run("produce", "p-other-json", "--json", stdin="\n".join(lines).encode()).code == 0
+    assert _values(run, "p-other-json") == [(None, line) for line in lines]
 
 
 def test_a_line_without_the_separator_is_refused(run: Run) -> None:

@@ -50,7 +50,7 @@ def test_an_unknown_key_in_a_file_is_kept_for_a_warning(tmp_path: Path) -> None:
 
 
 def test_a_bad_value_names_its_key() -> None:
-    with pytest.raises(InvalidConfigError, match=r"many can't be the value of num\.partitions: not a whole"):
+    with pytest.raises(InvalidConfigError, match=r"Invalid value many for configuration num\.partitions: Not a number"):
         build_config(file=None, data=None, port=None, settings=["num.partitions=many"])
 
 

@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C."""
+"""SIGTERM, SIGHUP and Ctrl-C."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ def heard_by(number: int) -> int:
         os.kill(os.getpid(), number)
         return await heard
 
-    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
+    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     try:
         return asyncio.run(asyncio.wait_for(run(), 10))
     finally:
@@ -25,12 +25,12 @@ def heard_by(number: int) -> int:
             signal.signal(each, handler)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signals_call_back_on_the_loop(number: int) -> None:
     assert heard_by(number) == number
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signals_call_back_on_loops_without_signal_handlers(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise NotImplementedError

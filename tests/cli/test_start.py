@@ -37,7 +37,7 @@ def _refused(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*START, *arguments], check=False, capture_output=True, text=True, timeout=30)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_start_logs_that_it_is_ready_and_stops_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     with _running("--data", str(tmp_path), "--port", "0") as (process, ready):
         assert re.search(r"is ready at 127\.0\.0\.1:[1-9][0-9]*\.", ready)
@@ -49,6 +49,37 @@ def test_start_logs_that_it_is_ready_and_stops_cleanly(tmp_path: Path, number: s
         assert "Traceback" not in rest
     assert process.returncode == 0
     assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_a_closed_terminal_stops_the_broker_cleanly(tmp_path: Path) -> None:
+    ours, terminal = os.openpty()
+    command = [*START, "--data", str(tmp_path), "--port", "0"]
+    with subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True) as process:
+        os.close(terminal)
+        try:
+            shown = b""
+            while b"is ready at" not in shown:
+                shown += os.read(ours, 4096)
+            os.close(ours)  # the broker can't write log lines any more
+            process.send_signal(signal.SIGHUP)
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_a_broker_under_nohup_survives_its_terminal(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a process inherits that a signal is ignored
+    try:
+        with _running("--data", str(tmp_path), "--port", "0") as (process, _):
+            process.send_signal(signal.SIGHUP)
+            process.send_signal(signal.SIGTERM)
+            _, rest = process.communicate(timeout=20)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert process.returncode == 0
+    assert "Stopping: SIGTERM" in rest
+    assert "SIGHUP" not in rest
 
 
 class StopWhenReady(logging.Filter):
@@ -206,7 +237,11 @@ def test_a_data_directory_of_another_cluster_is_reported_in_one_line(tmp_path: P
             1,
             "kafkapy: there is no configuration key 'num.partition'; did you mean 'num.partitions'?",
         ),
-        (["num.partitions=0"], 1, "kafkapy: 0 can't be the value of num.partitions: must be at least 1"),
+        (
+            ["num.partitions=0"],
+            1,
+            "kafkapy: Invalid value 0 for configuration num.partitions: Value must be at least 1",
+        ),
         (
             ["listeners=SSL://127.0.0.1:0"],
             1,

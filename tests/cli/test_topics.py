@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from kafkapy.clients import topics as client_topics
 from kafkapy.clients.cluster import ClusterClient
+from kafkapy.clients.errors import NoBrokerError
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.metadata import MetadataResponse
 from tests.cli.conftest import Run
@@ -25,7 +27,7 @@ def test_an_existing_topic_is_an_error_without_if_not_exists(run: Run) -> None:
     run("topics", "create", "t-there")
     refused = run("topics", "create", "t-there")
     assert refused.code == 1
-    assert refused.err == "kafkapy: topic t-there: A topic 't-there' already exists. (TOPIC_ALREADY_EXISTS)\n"
+    assert refused.err == "kafkapy: topic t-there: Topic 't-there' already exists. (TOPIC_ALREADY_EXISTS)\n"
     again = run("topics", "create", "t-there", "t-not-yet", "--if-not-exists", "--json")
     assert json.loads(again.out) == {"created": ["t-not-yet"]}
     assert run("topics", "create", "bad name", "--if-not-exists").code == 1
@@ -93,7 +95,7 @@ def test_alter(run: Run) -> None:
         (["alter", "t"], "nothing to alter: give --partitions, --config or --delete-config"),
         (["alter", "t", "-c", "retention.ms"], "'retention.ms' is no setting: write key=value"),
         (["alter", "t-none", "-c", "retention.ms=1"], "topic t-none does not exist (UNKNOWN_TOPIC_OR_PARTITION)"),
-        (["create", "t-x", "-c", "nope=1"], "topic t-x: Topics have no configuration key nope (INVALID_CONFIG)"),
+        (["create", "t-x", "-c", "nope=1"], "topic t-x: Unknown topic config name: nope (INVALID_CONFIG)"),
         (["describe", "t-none"], "topic t-none does not exist (UNKNOWN_TOPIC_OR_PARTITION)"),
         (["delete", "t-none", "--yes"], "topic t-none does not exist (UNKNOWN_TOPIC_OR_PARTITION)"),
     ],
@@ -104,6 +106,31 @@ def test_refusals_are_one_line(run: Run, words: list[str], message: str) -> None
     assert refused.err.startswith("kafkapy: ")
     assert refused.err.count("\n") == 1
     assert message in refused.err
+
+
+def test_each_topic_is_reported(run: Run) -> None:
+    created = run("topics", "create", "t-good", "bad name", "t-good", "t-last", "--json")
+    assert (created.code, json.loads(created.out)) == (1, {"created": ["t-good", "t-last"]})
+    (line,) = created.err.splitlines()
+    assert line.startswith("kafkapy: topic bad name: ")
+    deleted = run("topics", "delete", "t-good", "t-missing", "t-last", "-y")
+    assert (deleted.code, deleted.out) == (1, "deleted: t-good, t-last\n")
+    assert deleted.err == "kafkapy: topic t-missing does not exist (UNKNOWN_TOPIC_OR_PARTITION)\n"
+
+
+def test_topics_after_a_broken_connection_are_not_tried(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    create_topic = client_topics.create_topic
+
+    def break_at_the_second(client: ClusterClient, name: str, **options: Any) -> None:
+        if name == "t-second":
+            raise NoBrokerError("the connection broke")
+        create_topic(client, name, **options)
+
+    monkeypatch.setattr(client_topics, "create_topic", break_at_the_second)
+    created = run("topics", "create", "t-first", "t-second", "t-third", "t-fourth")
+    assert (created.code, created.out) == (1, "created: t-first\n")
+    assert created.err == "kafkapy: the connection broke\nkafkapy: not tried: t-third, t-fourth\n"
+    assert run("topics", "create", "t-second").err == "kafkapy: the connection broke\n"
 
 
 def test_delete_asks_first(run: Run) -> None:

@@ -91,13 +91,6 @@ def test_configuration_is_copied_and_partitions_are_followed(source: Broker, tar
     assert [each.partition for each in target.records("grows")] == [3]
 
 
-def test_more_partitions_on_the_target_are_refused(source: Broker, target: Broker) -> None:
-    source.create_topic("narrow", 1)
-    target.create_topic("narrow", 2)
-    with pytest.raises(MirrorError, match=r"narrow has 2 partitions on the target and 1 on the source: add partitions"):
-        copied(source, target, "narrow")
-
-
 def test_the_same_cluster_twice_is_refused(source: Broker) -> None:
     with pytest.raises(MirrorError, match="are the same cluster, with the id"):
         copied(source, source, "x")

@@ -85,6 +85,27 @@ def test_offsets_before_a_time_are_those_of_segments(client: ClusterClient, cons
         consumer.offsets_before("segments", 5, LATEST)
 
 
+@pytest.mark.parametrize("in_zookeeper", [False, True])
+def test_offsets_of_a_group_are_committed_and_fetched(
+    client: ClusterClient, consumer: SimpleConsumer, *, in_zookeeper: bool
+) -> None:
+    topic, group = f"kept-{in_zookeeper}", f"readers-{in_zookeeper}"
+    topics.create_topic(client, topic, partitions=2, configs={})
+    client.coordinator(group)
+    consumer.commit_offsets(group, {(topic, 1): 7}, in_zookeeper=in_zookeeper)
+    places = [(topic, 0), (topic, 1), ("nobody-made-this", 0)]
+    found = consumer.fetch_offsets(group, places, in_zookeeper=in_zookeeper)
+    assert found == {(topic, 0): -1, (topic, 1): 7, ("nobody-made-this", 0): -1}
+    other = consumer.fetch_offsets(group, [(topic, 1)], in_zookeeper=not in_zookeeper)
+    assert other == {(topic, 1): -1}
+
+
+def test_a_refused_commit_is_raised(client: ClusterClient, consumer: SimpleConsumer) -> None:
+    client.coordinator("refused")
+    with pytest.raises(RequestFailedError, match=r"group refused, nobody-made-it-0: .*UNKNOWN_TOPIC_OR_PARTITION"):
+        consumer.commit_offsets("refused", {("nobody-made-it", 0): 1})
+
+
 def test_a_closed_consumer_has_no_broker(bootstrap: str) -> None:
     ((host, port),) = parse_bootstrap(bootstrap)
     consumer = SimpleConsumer(host, port)

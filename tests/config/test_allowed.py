@@ -17,15 +17,16 @@ from kafkapy.config.keys import (
 
 def test_at_least() -> None:
     assert AtLeast(1).problem(1) is None
-    assert AtLeast(1).problem(0) == "must be at least 1"
-    assert AtLeast(1).problem("1") == "must be at least 1"
+    assert AtLeast(1).problem(0) == "Value must be at least 1"
+    assert AtLeast(1).problem("1") == "Value must be at least 1"
     assert AtLeast(1).problem(float("nan")) is None  # Kafka refuses only values that are below
 
 
 def test_between() -> None:
     assert Between(0, 1).problem(0.0) is None
     assert Between(0, 1).problem(1.0) is None
-    assert Between(0, 1).problem(1.01) == "must be between 0 and 1"
+    assert Between(0, 1).problem(1.01) == "Value must be no more than 1"
+    assert Between(0, 1).problem(-0.1) == "Value must be at least 0"
     assert Between(0, 1).problem(float("nan")) is None
 
 
@@ -34,7 +35,7 @@ def test_one_of_takes_a_word_or_a_list_of_them() -> None:
     assert rule.problem("compact") is None
     assert rule.problem(("compact", "delete")) is None
     assert rule.problem(()) is None
-    assert rule.problem(("compact", "gone")) == "must be one of: compact, delete"
+    assert rule.problem(("compact", "gone")) == "String must be one of: compact, delete"
 
 
 @pytest.mark.parametrize("text", ["2.7", "2.7.2", "2.7-IV2", "0.11.0.3", "1.0", "0.8.2", "2.0.1-SNAPSHOT", "2.7-IV2.1"])

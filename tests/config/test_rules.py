@@ -16,7 +16,7 @@ from kafkapy.config.errors import InvalidConfigError
         ({"log.dirs": "", "log.dir": "/a"}, "log.dirs: must name at least one directory"),
         ({"log.roll.ms": "0"}, "log.roll.ms: must be at least 1"),
         ({"log.roll.jitter.ms": "-1"}, "log.roll.jitter.ms: must be at least 0"),
-        ({"compression.type": "none"}, "compression.type: must be one of: uncompressed"),
+        ({"compression.type": "none"}, "compression.type: String must be one of: uncompressed"),
         ({"offsets.topic.compression.codec": "5"}, "codec: must be between 0 and 4"),
         ({"offsets.topic.compression.codec": "-1"}, "codec: must be between 0 and 4"),
         (

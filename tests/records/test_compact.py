@@ -97,7 +97,12 @@ def test_tombstones_stay_only_with_retain_deletes(either: ModuleType) -> None:
     content = body([*listed(b"a"), *listed(b"a", b"b", start=1, value=None)])
     either.put_keys(content, 3, 0, 0, table, state)
     assert marks_of(either, content, 3, table, state) == (2, [0, 1, 1])
+    assert state[compact.TOMBSTONES] == 1
     assert marks_of(either, content, 3, table, state, retain=False) == (0, [0, 0, 0])
+    assert state[compact.TOMBSTONES] == 0
+    state[compact.LATEST] = 0
+    assert marks_of(either, content, 3, table, state) == (2, [0, 1, 1])
+    assert state[compact.TOMBSTONES] == 0, "above the latest offset they don't count"
 
 
 def test_records_above_the_latest_noted_offset_stay(either: ModuleType) -> None:
@@ -156,9 +161,11 @@ def test_the_rewritten_records_are_the_marked_ones(
         first = records[0].timestamp
         assert state[compact.FIRST_DELTA] == kept[0].timestamp - first
         assert state[compact.LARGEST_DELTA] == max(r.timestamp for r in kept) - first
+        assert state[compact.SMALLEST_DELTA] == min(r.timestamp for r in kept) - first
         assert state[compact.LAST_DELTA] == kept[-1].offset
     output = memoryview(bytearray(len(content) + 10 * len(records)))
-    size = either.rewrite(content, memoryview(bytearray(marks)), output, state[compact.FIRST_DELTA], stamped)
+    shift = 0 if stamped else state[compact.FIRST_DELTA]
+    size = either.rewrite(content, memoryview(bytearray(marks)), output, shift, stamped)
     expected = [r._replace(timestamp=7) for r in kept] if stamped else kept
     assert bytes(output[:size]) == body(expected)
 
@@ -186,6 +193,16 @@ def test_timestamps_far_from_the_first_take_as_many_bytes_as_they_need(either: M
     output = memoryview(bytearray(len(content) + 20))
     size = either.rewrite(content, memoryview(b"\x01\x01"), output, 0, False)
     assert bytes(output[:size]) == content
+
+
+@pytest.mark.parametrize("shift", [-(2**62), -1, 0, 5, 2**62])
+def test_timestamps_of_stamped_batches_count_from_what_the_caller_says(either: ModuleType, shift: int) -> None:
+    content = body([Record(b"a", b"v", 3, (), 0), Record(b"b", b"v", 9, (), 1)])
+    output = memoryview(bytearray(len(content) + 20))
+    size = either.rewrite(content, memoryview(b"\x01\x01"), output, shift, True)
+    header = read_header(encode_batch(listed(b"a", b"b")))._replace(base_timestamp=shift, size=HEADER_SIZE + size)
+    again = read_records(bytes(HEADER_SIZE) + bytes(output[:size]), header)
+    assert [record.timestamp for record in again] == [0, 0]
 
 
 def test_a_batch_of_rewritten_records_can_be_read(either: ModuleType) -> None:

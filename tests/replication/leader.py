@@ -91,7 +91,7 @@ class Leader:
         if not isinstance(request, FetchRequest):
             return answer_from(self.node, request)
         response = fetch_from(self.node, request)
-        if not has_news(response):
+        if request.max_wait_ms and not has_news(response):
             await self._news(request.max_wait_ms)
             response = fetch_from(self.node, request)
         return response

@@ -6,6 +6,7 @@ from kafkapy.config.log_config import LogConfig
 from kafkapy.records.record import Record, encode_batch
 from kafkapy.replication.partition import LeaderAndIsrPartition, Partition
 from kafkapy.replication.replica_manager import ReplicaManager
+from kafkapy.storage.log.log import Log
 from kafkapy.storage.log_directory import LogManager
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
@@ -25,6 +26,12 @@ def state(
     return LeaderAndIsrPartition(
         controller_epoch=1, leader=leader, leader_epoch=epoch, isr=isr, zk_version=0, replicas=replicas
     )  # fmt: skip
+
+
+def leave_gap(log: Log, end_offset: int) -> None:
+    """End the log at ``end_offset`` without batches up to there, as compaction before Apache Kafka 4.1 may leave it."""
+    log.roll(end_offset)
+    log.end_at(end_offset, log.recovery_point)
 
 
 class Node:

@@ -12,6 +12,7 @@ import pytest
 
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.log_config import LogConfig
+from kafkapy.network.peer import PeerUnreachableError
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.message import Message
 from kafkapy.protocol.messages.fetch import (
@@ -34,15 +35,17 @@ from kafkapy.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
+from kafkapy.records.batch import read_header
 from kafkapy.replication import fetcher
 from kafkapy.replication.copying import BATCHES_IN_A_STEP
 from kafkapy.replication.fetcher import FetcherSettings
 from kafkapy.replication.fetchers import ReplicaFetchers
+from kafkapy.replication.fetching import FetchLimits, FetchWish, read_one
 from kafkapy.testing.clock import ManualClock
 from kafkapy.turns import Turns
 from kafkapy.types import TopicPartition
-from tests.replication.leader import BACKOFF_MS, LEADER, SETTINGS, Pair, fetcher_context
-from tests.replication.logs import ME, TP, Node, batch, state
+from tests.replication.leader import BACKOFF_MS, LEADER, SETTINGS, Leader, Pair, answer_from, bytes_of, fetcher_context
+from tests.replication.logs import ME, TP, Node, batch, leave_gap, state
 from tests.storage.slow_flusher import SlowFlusher
 
 
@@ -550,6 +553,174 @@ def test_the_log_start_follows_the_leaders(tmp_path: Path) -> None:
         assert pair.ends == (4, 5, 5)
 
     run(tmp_path, scenario)
+
+
+def questions(pair: Pair) -> list[FetchRequest]:
+    """The fetches that a follower sends as a consumer."""
+    return [each for each in pair.leader.requests if isinstance(each, FetchRequest) and each.replica_id < 0]
+
+
+async def waited(pair: Pair, fetches: int) -> None:
+    """Let so many fetches without news end."""
+    for _ in range(fetches):
+        pair.clock.advance(SETTINGS.limits.max_wait_ms)
+        await pair.settle()
+
+
+@pytest.mark.parametrize("flush", ["kafka", "ack"])
+def test_a_gap_at_the_end_of_the_leaders_log_is_filled(tmp_path: Path, flush: str) -> None:
+    """Compaction before Apache Kafka 4.1 may remove all batches from an offset up to the log's end."""
+
+    async def scenario(pair: Pair) -> None:
+        pair.leader.append(2)
+        leave_gap(pair.leader.log, 9)
+        pair.follow()
+        await pair.settle()
+        assert pair.ends == (0, 0, 2)
+        assert pair.leader.log.high_watermark == 9, "the follower lacks nothing"
+        await waited(pair, 2)
+        assert (pair.ends, questions(pair)) == ((0, 2, 2), [])
+        await waited(pair, 2)
+        assert pair.ends == (0, 9, 9)
+        (question,) = questions(pair)
+        (asked,) = question.topics[0].partitions
+        assert (question.session_id, question.session_epoch, question.max_wait_ms) == (0, -1, 0)
+        assert (asked.fetch_offset, asked.current_leader_epoch) == (2, 0)
+        pair.leader.append(3)
+        await pair.settle()
+        await waited(pair, 6)
+        assert pair.ends == (0, 12, 12)
+        assert len(questions(pair)) == 1
+        assert pair.log.leader_epochs.entries == [(0, 0)]
+        assert [segment.base_offset for segment in pair.log.segments] == [0], "no segment ends before another begins"
+        found = pair.log.read(2, 61).records
+        header = read_header(bytes_of(found))
+        assert (header.record_count, header.next_offset, header.max_timestamp) == (0, 9, -1)
+
+    run(tmp_path, scenario, LogConfig(kafkapy_flush=flush))
+
+
+def test_an_epoch_that_began_within_the_gap_is_no_divergence(tmp_path: Path) -> None:
+    async def scenario(pair: Pair) -> None:
+        pair.leader.append(2)
+        pair.leader.log.leader_epochs.assign(1, 5)
+        leave_gap(pair.leader.log, 9)
+        pair.leader.lead(epoch=2)
+        pair.follow(epoch=2)
+        await pair.settle()
+        await waited(pair, 8)
+        assert pair.ends == (0, 9, 9)
+        assert len(questions(pair)) == 1
+        pair.leader.append(1)
+        await pair.settle()
+        await waited(pair, 2)
+        assert pair.ends == (0, 10, 10)
+        assert pair.log.leader_epochs.entries == [(0, 0), (2, 8)]
+        pair.follow(epoch=3)
+        pair.leader.lead(epoch=3)
+        await pair.settle()
+        await waited(pair, 2)
+        assert pair.ends == (0, 10, 10)
+
+    run(tmp_path, scenario)
+
+
+def test_a_follower_that_gets_no_records_from_a_throttled_leader_skips_none(tmp_path: Path) -> None:
+    async def scenario(pair: Pair) -> None:
+        pair.leader.append(2)
+        pair.leader.log.update_high_watermark(2)
+
+        async def throttled(request: Message) -> Message:
+            assert isinstance(request, FetchRequest)
+            pair.leader.answers = [throttled]
+            if request.replica_id < 0:
+                return answer_from(pair.leader.node, request)
+            await pair.leader._news(request.max_wait_ms)
+            return fetched(high_watermark=2)(request)
+
+        pair.leader.answers = [throttled]
+        pair.follow()
+        await pair.settle()
+        await waited(pair, 3)
+        assert (pair.ends, len(questions(pair))) == ((0, 0, 0), 1)
+        await waited(pair, 1)
+        assert (pair.ends, len(questions(pair))) == ((0, 0, 0), 1), "not asked again at once"
+        await waited(pair, 1)
+        assert (pair.ends, len(questions(pair))) == ((0, 0, 0), 2)
+        pair.leader.answers = []
+        await waited(pair, 2)
+        assert pair.ends == (0, 2, 2)
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("outcome", ["error", "down", "nothing", "disk", "other epoch"])
+def test_a_question_for_a_gap_that_fails_is_asked_again(
+    tmp_path: Path, outcome: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(pair: Pair) -> None:
+        pair.leader.append(2)
+        leave_gap(pair.leader.log, 9)
+        pair.follow()
+        await pair.settle()
+        await waited(pair, 2)
+
+        async def fails(request: Message) -> Message:
+            assert isinstance(request, FetchRequest)
+            if request.replica_id >= 0:
+                await pair.leader._news(request.max_wait_ms)
+                pair.leader.answers.insert(0, fails)
+                return fetched(high_watermark=9)(request)
+            if outcome == "down":
+                raise PeerUnreachableError("no")
+            if outcome == "other epoch":
+                pair.leader.lead(epoch=1)
+                pair.follow(epoch=1)
+            if outcome == "disk":
+                monkeypatch.setattr(pair.node.logs.storage.files, "write_at", refuse_once)
+            if outcome in ("disk", "other epoch"):
+                return fetched(high_watermark=9)(request)
+            return (
+                fetched(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)(request) if outcome == "error" else FetchResponse()
+            )
+
+        def refuse_once(*_: object, **__: object) -> None:
+            monkeypatch.undo()
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        pair.leader.answers = [fails]
+        await waited(pair, 2)
+        assert pair.ends == (0, 2, 2)
+        pair.leader.answers = []
+        await waited(pair, 8)
+        assert pair.ends == (0, 9, 9)
+
+    run(tmp_path, scenario)
+
+
+def test_a_partition_that_is_followed_no_more_is_not_asked_about(tmp_path: Path) -> None:
+    async def scenario(pair: Pair) -> None:
+        pair.leader.append(2)
+        leave_gap(pair.leader.log, 9)
+        pair.follow()
+        await pair.settle()
+        await waited(pair, 2)
+        pair.node.replicas.become_leader_or_follower(TP, state(leader=-1, epoch=1, isr=(LEADER, ME)))
+        await waited(pair, 4)
+        assert (pair.ends, questions(pair)) == ((0, 2, 2), [])
+
+    run(tmp_path, scenario)
+
+
+def test_a_follower_at_a_gap_lacks_nothing_and_one_that_was_given_no_room_does(tmp_path: Path) -> None:
+    leader = Leader(tmp_path, ManualClock())
+    leader.lead()
+    leader.append(2)
+    leave_gap(leader.log, 9)
+    limits = FetchLimits(0, 1, 100, replica_id=ME)
+    for offset, reached in ((0, 0), (1, 1), (2, 9), (5, 9), (9, 9)):
+        read_one(leader.node.replicas, TP, FetchWish(offset, 100), limits, 0, min_one_batch=False)
+        assert leader.node.replicas.partitions[TP].remotes[ME].log_end_offset == reached
 
 
 def test_batches_of_a_segment_larger_than_the_followers_are_taken_one_by_one(tmp_path: Path) -> None:

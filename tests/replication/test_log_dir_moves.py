@@ -26,7 +26,7 @@ from kafkapy.storage.log.log import Log, Storage
 from kafkapy.storage.log_directory import LogManager
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
-from tests.replication.logs import ME, TP, batch, state
+from tests.replication.logs import ME, TP, batch, leave_gap, state
 from tests.storage.broken_disk import BrokenDisk
 from tests.storage.slow_flusher import SlowFlusher
 
@@ -213,11 +213,12 @@ def test_offsets_without_records_at_the_end(tmp_path: Path) -> None:
     async def scenario(node: Node) -> None:
         partition = node.lead()
         fill(partition, 3)
-        partition.log.skip_to(9)
+        leave_gap(partition.log, 9)
         partition.log.update_high_watermark(9)
         node.move("b")
         await node.settle()
         assert (partition.log.high_watermark, partition.log.log_end_offset) == (9, 9)
+        assert partition.log.has_batch_from(8), "a start will find the same end"
 
     run(tmp_path, scenario)
 

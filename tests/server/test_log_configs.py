@@ -74,5 +74,5 @@ def test_unknown_keys_are_ignored_and_invalid_values_are_reported_with_their_top
     logs = LogManager([str(tmp_path)], LogConfig(), ManualClock(1))
     configs = LogConfigs(BrokerConfig.from_properties({}), logs, stored.__getitem__)
     assert configs.of("later").retention_ms == 5
-    with pytest.raises(InvalidConfigError, match="topic odd: soon can't be the value of retention"):
+    with pytest.raises(InvalidConfigError, match="topic odd: Invalid value soon for configuration retention"):
         configs.of("odd")

@@ -13,7 +13,7 @@ def is_shortened(found: "Stored", whole: "Stored") -> bool:
     """Whether compaction can have made ``found`` of ``whole``: with fewer records, or none, and no other change."""
     left, header = found.header, whole.header
     if left.magic != header.magic:
-        return False
+        return left.magic == MAGIC and not found.records and left.next_offset == header.next_offset
     if header.magic == MAGIC and _identity(left) != _identity(header):
         return False
     records = iter(whole.records)

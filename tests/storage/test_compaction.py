@@ -45,6 +45,14 @@ def offsets(log: Log) -> list[int]:
     return [record.offset for record in records_in(log)]
 
 
+def horizons(log: Log) -> list[int | None]:
+    return [
+        header.delete_horizon_ms
+        for segment in log.segments
+        for _, header, _ in segment.batches(0, segment.size)
+    ]  # fmt: skip
+
+
 def test_the_newest_record_of_each_key_stays_at_its_offset(world: World) -> None:
     log = world.log(BIG)
     append(log, (b"a", b"1"), (b"b", b"2"), (None, b"3"), (b"a", b"4"))
@@ -71,26 +79,76 @@ def test_segments_that_fit_become_one(world: World) -> None:
 
 
 def test_tombstones_are_removed_after_their_retention(world: World) -> None:
-    config = replace(BIG, delete_retention_ms=DAY_MS)
-    log = world.log(config)
+    log = world.log(replace(BIG, delete_retention_ms=60_000))
     append(log, (b"a", b"1"), (b"b", b"2"))
     append(log, (b"a", None))
     close_segment(log, age_ms=3 * DAY_MS)
     world.compact()
-    assert offsets(log) == [1, 2], "it stays in a part that was dirty until now"
+    horizon_ms = world.pool.requests[0]["now_ms"] + 60_000
+    assert START_MS + 60_000 <= horizon_ms <= world.clock.now_ms() + 60_000
+    assert offsets(log) == [1, 2]
+    assert horizons(log) == [None, horizon_ms], "it counts from the first compaction, however old the record is"
+    world.clock.advance(horizon_ms - world.clock.now_ms() - 1001)
+    append(log, (b"c", b"3"))
+    close_segment(log)
+    world.compact()
+    assert offsets(log) == [1, 2, 3]
+    assert horizons(log) == [None, horizon_ms, None]
+    world.clock.advance(1)
+    append(log, (b"d", b"4"))
+    close_segment(log)
+    world.compact()
+    assert offsets(log) == [1, 3, 4]
+
+
+def test_tombstones_of_message_sets_go_by_the_age_of_their_segment(world: World) -> None:
+    log = world.log(replace(BIG, delete_retention_ms=DAY_MS))
+    sets = (Record(b"a", b"1", START_MS, (), 0), Record(b"a", None, START_MS, (), 1))
+    log.append_as_follower(encode_legacy(sets, 1))
+    log.update_high_watermark(2)
+    close_segment(log, age_ms=3 * DAY_MS)
+    world.compact()
+    assert offsets(log) == [1], "it stays in a part that was dirty until now"
     append(log, (b"c", b"3"))
     close_segment(log, age_ms=2 * DAY_MS)
     world.compact()
-    assert offsets(log) == [1, 2, 3], "the clean part is no older than the tombstone's own"
+    assert offsets(log) == [1, 2], "the clean part is no older than the tombstone's own"
     append(log, (b"d", b"4"))
     close_segment(log, age_ms=0)
     world.compact()
-    assert offsets(log) == [1, 2, 3, 4], "files are as old as what they were made from"
-    log.update_config(replace(config, delete_retention_ms=0))
+    assert offsets(log) == [1, 2, 3], "files are as old as what they were made from"
     append(log, (b"e", b"5"))
+    log.update_config(replace(BIG, delete_retention_ms=0))
     close_segment(log)
     world.compact()
-    assert offsets(log) == [1, 3, 4, 5]
+    assert offsets(log) == [2, 3, 4]
+
+
+@pytest.mark.parametrize("magic", [1, 2])
+def test_a_reader_comes_to_the_end_of_a_log_of_which_all_is_removed(world: World, magic: int) -> None:
+    """A topic that had records without keys is compacted, and its active segment is empty."""
+    log = world.log(BIG)
+    append(log, (b"a", b"1"))
+    append(log, (None, b"2"), (None, b"3"))
+    if magic < 2:
+        log.append_as_follower(encode_legacy([Record(None, b"4", START_MS, (), 3)], magic))
+        log.update_high_watermark(4)
+    end_offset = log.log_end_offset
+    close_segment(log)
+    world.compact()
+    assert values_in(log) == {0: (b"a", b"1")}
+    headers = [header for segment in log.segments for _, header, _ in segment.batches(0, segment.size)]
+    assert [(header.record_count, header.next_offset) for header in headers] == [(1, 1), (0, end_offset)]
+    assert log.has_batch_from(1)
+    append(log, (b"b", b"5"))
+    close_segment(log)
+    world.compact()
+    headers = [header for segment in log.segments for _, header, _ in segment.batches(0, segment.size)]
+    assert [header.record_count for header in headers] == [1, 1], "the empty one is not needed any more"
+    world.cleaner.stop()
+    world.logs.shutdown()
+    again = World(world.directory, BIG)
+    assert again.log(BIG).log_end_offset == end_offset + 1
 
 
 def transactional(log: Log, sequence: int, key: bytes, producer_id: int = 7) -> None:
@@ -121,8 +179,13 @@ def test_aborted_records_are_removed_and_committed_ones_stay(world: World) -> No
     append(log, (b"d", b"1"))
     close_segment(log)
     world.compact()
-    assert offsets(log) == [0, 3, 4, 6, 7], "a marker goes at the next time, when its data are gone"
+    assert offsets(log) == [0, 2, 3, 4, 6, 7], "a marker gets its delete horizon when its data are gone"
     assert log.aborted_transactions(0, 7) == [(7, 5)], "of the other nothing is left to skip"
+    append(log, (b"e", b"1"))
+    close_segment(log)
+    world.compact()
+    assert offsets(log) == [0, 3, 4, 6, 7, 8], "and goes when that is reached"
+    assert log.aborted_transactions(0, 7) == [(7, 5)]
 
 
 def test_an_abort_that_comes_in_the_active_segment_is_known(world: World) -> None:
@@ -278,7 +341,7 @@ class FakeSegment:
 )
 def test_segments_are_grouped_by_size_index_and_offsets(segments: list[Any], groups: list[list[int]]) -> None:
     end = segments[-1][0] + 1 if segments else 0
-    request = CompactionRequest("", [], [], 0, end, 0, [], 100, 32, 0, 0, 0, 0, 0.9, 1, 1.0)
+    request = CompactionRequest("", [], [], 0, end, 0, [], 100, 32, 0, 0, 0, 0, 0, 0.9, 1, 1.0)
     found = grouped([FakeSegment(*fields) for fields in segments], request)  # type: ignore[misc]  # a stand-in for Segment
     assert [[segment.base_offset for segment in group] for group in found] == groups
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.log_config import LogConfig
-from kafkapy.records.batch import iterate_headers
 from kafkapy.storage.errors import KafkaStorageError, LogDirNotFoundError
 from kafkapy.storage.io.files import Files, FileSlice
 from kafkapy.storage.log.log import Log, Storage
@@ -392,18 +391,6 @@ def test_a_running_flush_is_repeated_after_the_folder_was_renamed(world: World) 
     assert future.recovery_point == 4
     assert {each.name for each in path.iterdir()} >= {f"{3:020d}.snapshot"} or not future.producer_state.producers
     assert future.leader_epochs.path == f"{path}/leader-epoch-checkpoint"
-
-
-def test_offsets_without_records_are_skipped(world: World) -> None:
-    future = world.begin_move()
-    world.copy()
-    future.skip_to(8)
-    assert (future.log_end_offset, [each.base_offset for each in future.segments]) == (8, [0, 8])
-    future.append_as_leader(batch(), 0)
-    assert offsets_of(future.read(3, 1 << 20).records) == [8]
-    found = future.read(0, 1 << 20).records
-    assert isinstance(found, FileSlice)
-    assert [header.base_offset for _, header in iterate_headers(found.read())] == [0, 1, 2]
 
 
 # errors of the disk

@@ -173,3 +173,11 @@ def test_the_clock_works_on_the_next_loop() -> None:
     clock.advance(10)
     asyncio.run(second())
     assert seen == ["here"]
+
+
+def test_what_the_machine_takes_is_not_advanced() -> None:
+    clock = MovingClock()
+    monotonic_s, machine_s = clock.monotonic_s(), clock.machine_s()
+    clock.advance(1_200_000)
+    assert clock.monotonic_s() - monotonic_s >= 1_200
+    assert clock.machine_s() - machine_s < 600

@@ -24,7 +24,7 @@ def test_test_defaults_can_be_overridden() -> None:
     ("settings", "message"),
     [
         ({"num.partition": 3}, "there is no configuration key 'num.partition'; did you mean 'num.partitions'?"),
-        ({"num.partitions": 0}, "0 can't be the value of num.partitions: must be at least 1"),
+        ({"num.partitions": 0}, "Invalid value 0 for configuration num.partitions: Value must be at least 1"),
         ({"log.dirs": "/x"}, "log.dirs is no setting of a broker in a test: use data="),
         ({"listeners": "PLAINTEXT://:1"}, "listeners is no setting of a broker in a test: use port="),
         ({"zookeeper.connect": "z:2181"}, "zookeeper.connect is set: a broker in a test keeps its own"),

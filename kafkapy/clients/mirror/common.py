@@ -2,15 +2,20 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
+from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import ClientError, NoBrokerError, RequestFailedError
+from kafkapy.protocol.client_core import Request
 from kafkapy.protocol.errors import ErrorCode
+from kafkapy.protocol.message import Message
 
 Place = tuple[str, int]
 """Topic and partition."""
 
 DEFAULT_GROUP: Final = "kafkapy-mirror"
+UNDER_WAY: Final = 50
+"""Small requests that wait for their responses on one connection."""
 _FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
 _WITH_NEW_PRODUCER: Final = frozenset(
     {
@@ -20,6 +25,7 @@ _WITH_NEW_PRODUCER: Final = frozenset(
         ErrorCode.INVALID_TXN_STATE,
     }
 )
+R = TypeVar("R", bound=Message)
 
 
 class MirrorError(ClientError):
@@ -75,6 +81,25 @@ def passes(error: ClientError) -> bool:
         code = ErrorCode(error.code)
         return code.retriable or code in _WITH_NEW_PRODUCER
     return isinstance(error, NoBrokerError)
+
+
+def pipelined(
+    client: ClusterClient,
+    requests: Sequence[tuple[int | None, Request]],
+    response_class: type[R],
+    under_way: int = UNDER_WAY,
+) -> list[tuple[int | None, R]]:
+    """The responses to small requests, in their order; None asks any broker. Some are under way at a time."""
+    found: list[tuple[int | None, R]] = []
+    step = min(under_way, UNDER_WAY)
+    for at in range(0, len(requests), step):
+        part = requests[at : at + step]
+        connections = [client.any_broker() if node is None else client.node(node) for node, _ in part]
+        for connection, (_, request) in zip(connections, part, strict=True):
+            connection.post(request)
+        for connection, (node, _) in zip(connections, part, strict=True):
+            found.append((node, connection.take(response_class)))
+    return found
 
 
 def check_producer(code: int, what: str) -> None:

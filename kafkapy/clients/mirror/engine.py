@@ -19,7 +19,7 @@ from kafkapy.clients.mirror.reading import FetchedBatches, FetchResult, SourceRe
 from kafkapy.clients.mirror.settings import TopicConfigSync
 from kafkapy.clients.mirror.topics import Selection, TopicSelector
 from kafkapy.clients.mirror.writing import TargetWriter, TransactionalWriter
-from kafkapy.protocol.constants import EARLIEST, LATEST
+from kafkapy.protocol.constants import EARLIEST, EARLIEST_LOCAL, LATEST
 from kafkapy.records.errors import RecordsError
 from kafkapy.records.forward import Forwarded, forwarded
 from kafkapy.types import NO_OFFSET
@@ -74,7 +74,8 @@ class Mirror:
             if options.transactional_id is None
             else TransactionalWriter(self._target, options.group, options.transactional_id, report)
         )
-        self._groups = GroupOffsetSync(self._source, self._target, options, report) if options.groups else None
+        others = self._selector.others
+        self._groups = GroupOffsetSync(clients, options, others, report) if options.groups else None
         self._selection = Selection({}, {}, {}, [])
         self._positions: dict[Place, int] = {}
         self._waiting: dict[Place, int] = {}
@@ -305,6 +306,9 @@ class Mirror:
             self._is_synced = is_complete or now - self._copied_s > ONCE_PATIENCE_S
             if self._is_synced and not is_complete:
                 self._report("the offsets of some groups are not on the target, as brokers could not answer for them")
+            if self._is_synced and self._groups.refused:
+                names = ", ".join(sorted(self._groups.refused))
+                raise MirrorError(f"all is copied, but not the offsets of groups, which other mirrors prevent: {names}")
 
     def _translated(self, place: Place, offset: int) -> int | None:
         """The target's offset for one of the source; records that are not copied yet will be behind the others."""
@@ -394,7 +398,7 @@ class Mirror:
         """
         if committed is None:
             return MirrorOffsetMap(0, target_end)
-        found = MirrorOffsetMap.decode(committed.offset_map)
+        found = MirrorOffsetMap.decode(committed.offset_map or "")
         if found is not None and found.target_end > target_end:
             self._report(
                 f"partition {place[0]}-{place[1]}: the target ends at offset {target_end}, before offset"
@@ -419,10 +423,23 @@ class Mirror:
     def _follow_ends(self, result: FetchResult, *, is_idle: bool) -> None:
         """Move positions that the source has no record of."""
         self._doubtful.difference_update(result.batches)
+        if result.without_records and self.progress.lag:
+            self._pass_empty_ends(result)
         for place in result.out_of_range:
             self._move_into_range(place)
         if self._goal is not None:
             self._leave_short_ends(self._goal, is_idle=is_idle)
+
+    def _pass_empty_ends(self, result: FetchResult) -> None:
+        """Move positions to ends before which the source has no record, as compaction may leave a log (KAFKA-17076).
+
+        Where tiered storage has the records, a response without them tells nothing: it may have taken too long to read.
+        """
+        asked = (place for places in result.without_records for place in places)
+        behind = [place for place in asked if self._positions[place] < self._ends.get(place, NO_OFFSET)]
+        for place, first in self._offsets(behind, EARLIEST_LOCAL).items():
+            if self._positions[place] >= first:
+                self._move(place, self._ends[place])
 
     def _move_into_range(self, place: Place) -> None:
         at = self._positions[place]

@@ -4,19 +4,25 @@ A group of the source is read as it is, also while its consumers run. On the tar
 no members there. The target's coordinator sees to that: once a consumer has joined, it refuses commits from outside.
 Offsets only grow, and only after they have grown on the source: what somebody sets on the target stays, as long as the
 group of the source does not go on.
+
+In a partition that several mirrors fill from several clusters, an offset that skips no unread record is the lowest that
+any of them would translate, and each knows only its own. So none of them commits there: the offsets stay as they were
+before the second mirror began. To see it in time, offsets are translated first and then the other mirrors are looked
+up: the records of one that begins later are behind all that was translated.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final, NamedTuple
 
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import RequestFailedError
-from kafkapy.clients.mirror.common import MirrorOptions, OnceReport, Place, by_topic
+from kafkapy.clients.mirror.common import MirrorOptions, OnceReport, Place, by_topic, passes, pipelined
+from kafkapy.clients.mirror.others import OF_CONSUMERS, PLACES_UNDER_WAY, OtherMirror
+from kafkapy.clients.mirror.positions import FIRST_WITH_STABLE
 from kafkapy.clients.mirror.reading import list_offsets
 from kafkapy.protocol.client_core import Request
 from kafkapy.protocol.constants import EARLIEST, LATEST
 from kafkapy.protocol.errors import ErrorCode
-from kafkapy.protocol.message import Message
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kafkapy.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from kafkapy.protocol.messages.offset_commit import (
@@ -27,13 +33,6 @@ from kafkapy.protocol.messages.offset_commit import (
 )
 from kafkapy.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
 
-UNDER_WAY: Final = 50
-"""Small requests that wait for their responses on one connection."""
-PLACES_UNDER_WAY: Final = 2000
-"""Partitions in such requests: a broker that can't send its responses does not read more requests."""
-OF_CONSUMERS: Final = frozenset({"", "consumer"})
-"""Types of groups whose offsets are those of records; without members the type may be empty."""
-_FIRST_WITH_STABLE: Final = 7
 _IN_USE: Final = frozenset(
     {
         ErrorCode.UNKNOWN_MEMBER_ID,
@@ -44,7 +43,6 @@ _IN_USE: Final = frozenset(
     }
 )
 _LATER: Final = frozenset({ErrorCode.UNSTABLE_OFFSET_COMMIT})
-R = TypeVar("R", bound=Message)
 
 
 class GroupOffset(NamedTuple):
@@ -62,21 +60,33 @@ GroupOffsets = dict[str, dict[Place, GroupOffset]]
 """The offsets of each group."""
 Translate = Callable[[Place, int], int | None]
 """From a place and an offset of the source to the target's offset; None: the map of offsets begins behind it."""
+LookUpOthers = Callable[[Iterable[Place]], Mapping[Place, OtherMirror]]
+"""Those of some places that other mirrors fill from other clusters."""
 
 
 class GroupOffsetSync:
     """Keeps the groups of the target in step with those of the source; ``sync`` is called again and again."""
 
     def __init__(
-        self, source: ClusterClient, target: ClusterClient, options: MirrorOptions, report: Callable[[str], None]
-    ) -> None:  # fmt: skip
-        self._source = source
-        self._target = target
+        self,
+        clients: tuple[ClusterClient, ClusterClient],
+        options: MirrorOptions,
+        look_up_others: LookUpOthers,
+        report: Callable[[str], None],
+    ) -> None:
+        self._source, self._target = clients
         self._options = options
+        self._look_up_others = look_up_others
         self._tell = OnceReport(report)
+        self._refused: set[str] = set()
         self._done: dict[tuple[str, Place], int] = {}
         self._coordinators: dict[str, int] = {}
         self._is_complete = True
+
+    @property
+    def refused(self) -> frozenset[str]:
+        """Topics in which offsets are not translated because another mirror fills them too."""
+        return frozenset(self._refused)
 
     def reset(self) -> None:
         """Forget which brokers coordinate groups, after the connections were lost."""
@@ -101,21 +111,41 @@ class GroupOffsetSync:
             self._done = {(group, place): at for (group, place), at in self._done.items() if group in listed}
             self._coordinators = {group: node for group, node in self._coordinators.items() if group in listed}
         for group, offsets in self._fetched(self._source, listed, None).items():
-            changed = self._translated(group, offsets, translate, leaders, keep=keep)
-            if changed:
-                wanted[group] = changed
+            wanted[group] = self._translated(group, offsets, translate, leaders, keep=keep)
+        shared = self._shared(wanted)
+        if not keep:
+            wanted = {group: _without(offsets, shared) for group, offsets in wanted.items()}
+        wanted = {group: offsets for group, offsets in wanted.items() if offsets}
         if wanted:
             wanted = self._in_range(wanted, leaders)
             there = self._fetched(self._target, self._coordinated(wanted), wanted)
             for group, committed in there.items():
-                self._advance(group, wanted[group], committed)
+                self._advance(group, wanted[group], committed, shared)
         return self._is_complete
+
+    def _shared(self, wanted: GroupOffsets) -> Collection[Place]:
+        """The places of translated offsets that other mirrors fill too, or may fill as far as brokers can tell now."""
+        places = {place for offsets in wanted.values() for place in offsets}
+        try:
+            found = self._look_up_others(places)
+        except RequestFailedError as error:
+            if not passes(error):
+                raise
+            self._is_complete = False
+            return places
+        for (topic, _), other in sorted(found.items()):
+            self._refused.add(topic)
+            self._tell(
+                f"topic {topic}: {other.text}, so the offsets of groups are not translated for it: records of one"
+                " cluster that a group has not read would be skipped. Leave the topic out, or do without --groups"
+            )
+        return found.keys()
 
     def _listed(self) -> dict[str, int]:
         """The groups of the source that match, each with the broker that coordinates it."""
         requests: list[tuple[int | None, Request]] = [(node, ListGroupsRequest()) for node in self._source.node_ids()]
         found = {}
-        for node, answer in self._pipelined(self._source, requests, ListGroupsResponse):
+        for node, answer in pipelined(self._source, requests, ListGroupsResponse):
             assert node is not None
             self._accepts(answer.error_code, f"the groups of broker {node} of the source")
             for each in answer.groups:
@@ -141,11 +171,11 @@ class GroupOffsetSync:
             request = OffsetFetchRequest(group, None)
             if wanted is not None:
                 request.topics = [OffsetFetchRequestTopic(*pair) for pair in by_topic(wanted[group]).items()]
-                request.require_stable = client.node(node).version_for(request) >= _FIRST_WITH_STABLE
+                request.require_stable = client.node(node).version_for(request) >= FIRST_WITH_STABLE
             requests.append((node, request))
         found: GroupOffsets = {}
         largest = max((len(wanted[group]) for group in groups), default=1) if wanted is not None else 1
-        answers = self._pipelined(client, requests, OffsetFetchResponse, max(1, PLACES_UNDER_WAY // max(largest, 1)))
+        answers = pipelined(client, requests, OffsetFetchResponse, max(1, PLACES_UNDER_WAY // max(largest, 1)))
         for group, (_, answer) in zip(groups, answers, strict=True):
             if not self._accepts(answer.error_code, f"group {group}"):
                 self._coordinators.pop(group, None)
@@ -200,7 +230,7 @@ class GroupOffsetSync:
         groups = list(groups)
         asked = [group for group in groups if group not in self._coordinators]
         requests: list[tuple[int | None, Request]] = [(None, FindCoordinatorRequest(group)) for group in asked]
-        answers = self._pipelined(self._target, requests, FindCoordinatorResponse)
+        answers = pipelined(self._target, requests, FindCoordinatorResponse)
         known = set(self._target.node_ids()) if asked else set()
         for group, (_, answer) in zip(asked, answers, strict=True):
             if self._accepts(answer.error_code, f"group {group} on the target") and answer.node_id in known:
@@ -209,9 +239,13 @@ class GroupOffsetSync:
         return {group: self._coordinators[group] for group in groups if group in self._coordinators}
 
     def _advance(
-        self, group: str, wanted: Mapping[Place, GroupOffset], committed: Mapping[Place, GroupOffset]
-    ) -> None:  # fmt: skip
-        """Commit those offsets of a group that are behind; none goes back."""
+        self,
+        group: str,
+        wanted: Mapping[Place, GroupOffset],
+        committed: Mapping[Place, GroupOffset],
+        shared: Collection[Place],
+    ) -> None:
+        """Commit those offsets of a group that are behind; none goes back. What is ``shared`` is only kept as it is."""
         changed = {}
         for place, each in wanted.items():
             there = committed.get(place, NOTHING)
@@ -219,7 +253,10 @@ class GroupOffsetSync:
             is_kept = there.offset == each.offset == last
             if there is UNSTABLE:
                 continue
-            if is_kept or there.offset < each.offset > last:
+            if place in shared:
+                if there.offset >= 0:
+                    changed[place] = there
+            elif is_kept or there.offset < each.offset > last:
                 changed[place] = each
             else:
                 self._done[group, place] = max(each.offset, last)
@@ -263,21 +300,6 @@ class GroupOffsetSync:
             )
         return False
 
-    @staticmethod
-    def _pipelined(
-        client: ClusterClient,
-        requests: Sequence[tuple[int | None, Request]],
-        response_class: type[R],
-        under_way: int = UNDER_WAY,
-    ) -> list[tuple[int | None, R]]:
-        """The responses to small requests, in their order; None asks any broker. Some are under way at a time."""
-        found: list[tuple[int | None, R]] = []
-        step = min(under_way, UNDER_WAY)
-        for at in range(0, len(requests), step):
-            part = requests[at : at + step]
-            connections = [client.any_broker() if node is None else client.node(node) for node, _ in part]
-            for connection, (_, request) in zip(connections, part, strict=True):
-                connection.post(request)
-            for connection, (node, _) in zip(connections, part, strict=True):
-                found.append((node, connection.take(response_class)))
-        return found
+
+def _without(offsets: Mapping[Place, GroupOffset], places: Collection[Place]) -> dict[Place, GroupOffset]:
+    return {place: each for place, each in offsets.items() if place not in places}

@@ -7,6 +7,9 @@ The metadata of each committed offset has parts with ``;`` between them:
 - where the copied records are on the target, see ``offset_map.py``. It is here because it is thus committed together
   with the position, in the same transaction if there is one.
 - of the first partition: which keys of the topic's configuration were copied, see ``settings.py``.
+
+The position of a partition is committed before its first record is produced: a target with records of a mirror has its
+position.
 """
 
 from collections.abc import Mapping
@@ -15,6 +18,7 @@ from typing import NamedTuple
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import check
 from kafkapy.clients.mirror.common import Place
+from kafkapy.clients.mirror.offset_map import MirrorOffsetMap
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -25,34 +29,41 @@ from kafkapy.protocol.messages.offset_commit import (
 from kafkapy.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 
 _UNSTABLE = frozenset({ErrorCode.UNSTABLE_OFFSET_COMMIT})
-_FIRST_WITH_STABLE = 7
+FIRST_WITH_STABLE = 7
 """The first version of OffsetFetch that tells whether a transaction may still change an offset."""
 
 
 class Position(NamedTuple):
     """The source's offset up to which a partition is copied, and the other parts of its metadata.
 
+    ``offset_map`` is empty where the target refuses long metadata, and None in a text that no mirror has committed.
     ``configs`` is None where nothing is known of the topic's configuration, as for partitions other than 0.
     """
 
     offset: int
     path: str
-    offset_map: str = ""
+    offset_map: str | None = None
     configs: str | None = None
 
     @property
     def metadata(self) -> str:
         """The text to commit with the offset."""
-        if self.configs is not None:
-            return f"{self.path};{self.offset_map};{self.configs}"
-        return f"{self.path};{self.offset_map}" if self.offset_map else self.path
+        parts = (self.path, self.offset_map, self.configs)
+        return ";".join(part for part in parts if part is not None)
+
+    @property
+    def origin(self) -> str:
+        """The id of the cluster that the partition is copied from; empty if the position is not one of a mirror."""
+        is_of_mirror = self.offset_map == "" or MirrorOffsetMap.decode(self.offset_map or "") is not None
+        return self.path.split(",")[0] if is_of_mirror else ""
 
     def shortened(self) -> "Position":
         """The position alone, for a target that refuses long metadata."""
-        return Position(self.offset, self.path)
+        return Position(self.offset, self.path, "")
 
 
-def _position(offset: int, metadata: str) -> Position:
+def position_of(offset: int, metadata: str) -> Position:
+    """The position that a committed offset with this metadata is."""
     return Position(offset, *metadata.split(";")[:3])
 
 
@@ -62,7 +73,7 @@ def positions(client: ClusterClient, group: str) -> dict[Place, Position]:
     def attempt() -> dict[Place, Position]:
         coordinator = client.coordinator(group)
         request = OffsetFetchRequest(group, None)
-        request.require_stable = coordinator.version_for(request) >= _FIRST_WITH_STABLE
+        request.require_stable = coordinator.version_for(request) >= FIRST_WITH_STABLE
         answer = coordinator.call(request, OffsetFetchResponse)
         check(answer.error_code, what=f"group {group}")
         found = {}
@@ -70,7 +81,7 @@ def positions(client: ClusterClient, group: str) -> dict[Place, Position]:
             for each in topic.partitions:
                 check(each.error_code, what=f"group {group}, {topic.name}-{each.partition_index}")
                 if each.committed_offset >= 0:
-                    found[topic.name, each.partition_index] = _position(each.committed_offset, each.metadata or "")
+                    found[topic.name, each.partition_index] = position_of(each.committed_offset, each.metadata or "")
         return found
 
     return client.retrying(attempt, also=_UNSTABLE)

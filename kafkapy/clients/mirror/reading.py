@@ -8,6 +8,7 @@ from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import ClientError, check
 from kafkapy.clients.mirror.common import Place, by_leader, by_topic
 from kafkapy.clients.mirror.sessions import SourceSession, Wish
+from kafkapy.protocol.constants import EARLIEST, EARLIEST_LOCAL
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from kafkapy.protocol.messages.list_offsets import (
@@ -22,6 +23,8 @@ WAIT_MS: Final = 200
 """The longest wait for the first new record."""
 PARTITION_BYTES: Final = 1 << 20
 """The least that a request asks for of a partition, so that a few busy ones of many fill the response."""
+_FIRST_WITH_LOCAL: Final = 8
+"""The first version of ListOffsets that knows ``EARLIEST_LOCAL``."""
 
 
 class FetchedBatches(NamedTuple):
@@ -34,10 +37,16 @@ class FetchedBatches(NamedTuple):
 
 
 class FetchResult(NamedTuple):
-    """What a round of requests has brought; ``out_of_range`` are places whose position the source has no record of."""
+    """What a round of requests has brought; ``out_of_range`` are places whose position the source has no record of.
+
+    ``without_records`` are the places of each leader whose response had no record at all: there is none between their
+    positions and their ends, as a response has the first batch that there is in any of its partitions, whatever the
+    limits. An empty partition in another response may be one for which there was no room.
+    """
 
     batches: dict[Place, FetchedBatches]
     out_of_range: list[Place]
+    without_records: list[Mapping[Place, Wish]]
 
 
 class SourceReader:
@@ -75,11 +84,13 @@ class SourceReader:
             session = self._sessions.setdefault(leader, SourceSession())
             session.name(request, wishes, version=connection.version_for(request))
             connection.post(request)
-        result = FetchResult({}, [])
-        for leader in asked:
+        result = FetchResult({}, [], [])
+        for leader, wishes in asked.items():
             response = self._client.node(leader).take(FetchResponse)
             if self._sessions[leader].answered(response):
-                _collect(response, result)
+                is_empty = _collect(response, result)
+                if is_empty and not response.throttle_time_ms:  # a broker may leave out records because of a quota
+                    result.without_records.append(wishes)
         self._was_idle = not any(each.records for each in result.batches.values())
         return result
 
@@ -106,7 +117,10 @@ class SourceReader:
         return self._wishes
 
     def offsets(self, places: Iterable[Place], leaders: dict[Place, int], at: int) -> dict[Place, int]:
-        """The offset of each place at a time (LATEST is the last stable offset)."""
+        """The offset of each place at a time (LATEST is the last stable offset).
+
+        With ``EARLIEST_LOCAL`` that of sources without tiered storage is their log start offset.
+        """
         return list_offsets(self._client, places, leaders, at, is_source=True)
 
 
@@ -117,28 +131,35 @@ def list_offsets(
     side, level = ("source", READ_COMMITTED) if is_source else ("target", 0)
     found: dict[Place, int] = {}
     for leader, asked in by_leader(places, leaders).items():
-        wanted = [
-            ListOffsetsTopic(topic, [ListOffsetsPartition(index, timestamp=at) for index in partitions])
+        connection, request = client.node(leader), ListOffsetsRequest(-1, level)
+        is_known = at != EARLIEST_LOCAL or connection.version_for(request) >= _FIRST_WITH_LOCAL
+        timestamp = at if is_known else EARLIEST
+        request.topics = [
+            ListOffsetsTopic(topic, [ListOffsetsPartition(index, timestamp=timestamp) for index in partitions])
             for topic, partitions in by_topic(asked).items()
         ]
-        request = ListOffsetsRequest(-1, level, wanted)
-        for topic in client.node(leader).call(request, ListOffsetsResponse).topics:
+        for topic in connection.call(request, ListOffsetsResponse).topics:
             for answer in topic.partitions:
                 check(answer.error_code, what=f"partition {topic.name}-{answer.partition_index} of the {side}")
                 found[topic.name, answer.partition_index] = answer.offset
     return found
 
 
-def _collect(response: FetchResponse, result: FetchResult) -> None:
+def _collect(response: FetchResponse, result: FetchResult) -> bool:
+    """Returns whether no partition had records, or a position that is out of range."""
+    is_empty = True
     check(response.error_code, what="a fetch from the source")
     for topic in response.responses:
         for answer in topic.partitions:
             place = topic.topic, answer.partition_index
             if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 result.out_of_range.append(place)
+                is_empty = False
                 continue
             check(answer.error_code, what=f"partition {place[0]}-{place[1]} of the source")
-            result.batches[place] = _batches(answer)
+            result.batches[place] = fetched = _batches(answer)
+            is_empty = is_empty and not fetched.records
+    return is_empty
 
 
 def _batches(answer: PartitionData) -> FetchedBatches:

@@ -7,6 +7,7 @@ from kafkapy.clients import topics as client_topics
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import NoBrokerError, RequestFailedError
 from kafkapy.clients.mirror.common import MirrorError, MirrorOptions, Place, passes
+from kafkapy.clients.mirror.others import OtherMirror, OtherMirrors
 from kafkapy.clients.mirror.positions import Position, positions
 from kafkapy.clients.mirror.settings import OWN_KEYS, TOPICS_AT_A_TIME, TopicConfigSync
 from kafkapy.clients.mirror.source_topics import SourceTopics
@@ -15,6 +16,7 @@ from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.metadata import MetadataResponseTopic
 
 _NOT_THERE_YET: Final = frozenset({ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+_UNSTABLE: Final = frozenset({ErrorCode.UNSTABLE_OFFSET_COMMIT})
 
 
 class Selection(NamedTuple):
@@ -49,9 +51,11 @@ class TopicSelector:
     ) -> None:
         self._source, self._target = clients
         self._source_topics = SourceTopics(self._source, options.topics, now_s, report)
+        self._others = OtherMirrors(self._target, options.group)
         self._configs = topic_configs
         self._options = options
         self._report = report
+        self._told: dict[str, tuple[int, int]] = {}
         self._skipped: set[str] = set()
         self._created: set[str] = set()
         self._ids = ("", "")
@@ -95,6 +99,10 @@ class TopicSelector:
             missing,
         )
 
+    def others(self, places: Iterable[Place]) -> Mapping[Place, OtherMirror]:
+        """Those of the places that other mirrors copy from other clusters; see ``OtherMirrors.look_up``."""
+        return self._others.look_up(places, self._ids[0])
+
     def begun(self, topics: Iterable[str]) -> None:
         """Positions of topics that were created are committed: from then on they count, not those from before."""
         self._created.difference_update(topics)
@@ -131,25 +139,46 @@ class TopicSelector:
         for at in range(0, len(missing), TOPICS_AT_A_TIME):
             part = missing[at : at + TOPICS_AT_A_TIME]
             self._create({name: len(chosen[name].partitions) for name in part})
-        changed = missing
-        for name, topic in chosen.items():
-            wanted = len(topic.partitions)
-            if name not in existing:
-                continue
-            if len(existing[name].partitions) < wanted:
-                client_topics.grow_topic(self._target, name, wanted)
-                self._report(f"topic {name} has {wanted} partitions on the target now, as on the source")
-            elif len(existing[name].partitions) > wanted:
-                raise MirrorError(
-                    f"topic {name} has {len(existing[name].partitions)} partitions on the target and {wanted} on the"
-                    f" source: add partitions there (kafkapy topics alter {name} --partitions"
-                    f" {len(existing[name].partitions)}), or leave the topic out with --topics"
-                )
-            else:
-                continue
-            changed.append(name)
+        changed = [*missing, *self._grown(chosen, existing)]
         same = chosen.keys() - changed
         return [existing[name] for name in chosen if name in same] + self._changed(changed, chosen)
+
+    def _grown(
+        self, chosen: Mapping[str, MetadataResponseTopic], existing: Mapping[str, MetadataResponseTopic]
+    ) -> list[str]:
+        """Add partitions to the topics that have fewer on the target, and return these; lines tell what is uneven."""
+        counts = {
+            name: (len(existing[name].partitions), len(topic.partitions))
+            for name, topic in chosen.items()
+            if name in existing
+        }
+        uneven = {name: pair for name, pair in counts.items() if pair[0] != pair[1] and pair != self._told.get(name)}
+        places = [(name, index) for name, (there, _) in uneven.items() for index in range(there)]
+        others = self._target.retrying(lambda: self.others(places), also=_UNSTABLE)
+        of_topic = {topic: f"; {other.text}" for (topic, _), other in others.items()}
+        grown = []
+        for name, (there, wanted) in uneven.items():
+            if there < wanted:
+                self._grow(name, wanted, of_topic.get(name, ""))
+                grown.append(name)
+            else:
+                self._told[name] = there, wanted
+                self._report(
+                    f"topic {name} has {there} partitions on the target and {wanted} on the source, so producers that"
+                    " move to the target will choose other partitions for the same keys; if that matters, add"
+                    f" partitions on the source (kafkapy topics alter {name} --partitions {there})"
+                    + of_topic.get(name, "")
+                )
+        return grown
+
+    def _grow(self, name: str, wanted: int, beside: str) -> None:
+        try:
+            client_topics.grow_topic(self._target, name, wanted)
+        except RequestFailedError as error:
+            if error.code != ErrorCode.INVALID_PARTITIONS:  # it has as many since it was looked up
+                raise
+        else:
+            self._report(f"topic {name} has {wanted} partitions on the target now, as on the source{beside}")
 
     def _changed(
         self, names: Sequence[str], chosen: Mapping[str, MetadataResponseTopic]
@@ -159,7 +188,7 @@ class TopicSelector:
         def attempt() -> list[MetadataResponseTopic]:
             found = self._target.metadata(names).topics
             for topic in found:
-                is_whole = len(topic.partitions) == len(chosen[topic.name or ""].partitions)
+                is_whole = len(topic.partitions) >= len(chosen[topic.name or ""].partitions)
                 if not is_whole or any(partition.leader_id < 0 for partition in topic.partitions):
                     raise RequestFailedError(ErrorCode.LEADER_NOT_AVAILABLE, what=f"topic {topic.name} on the target")
             return found

@@ -28,7 +28,7 @@ from kafkapy.clients.original.keyed_messages import (
     default_partitioner,
 )
 from kafkapy.clients.original.registry import KazooRegistry, Registry
-from kafkapy.clients.original.settings import OriginalProducerSettings
+from kafkapy.clients.original.settings import OriginalProducerSettings, SettingsError
 from kafkapy.clock import Clock, SystemClock
 
 LOOK_EVERY_S: Final = 0.5
@@ -108,6 +108,7 @@ class OriginalProducer:
     ) -> None:
         self._settings = settings = OriginalProducerSettings.from_properties(properties)
         self._clock = clock
+        parts = _with_named_parts(parts, settings)
         handler = parts.event_handler
         if handler is None:
             rng = random.SystemRandom() if rng is None else rng
@@ -239,6 +240,20 @@ class OriginalProducer:
                 self._handler.handle(messages)
             except ClientError as error:
                 logger.error("A batch of %d messages is dropped: %s", len(messages), error)
+
+
+def _with_named_parts(parts: ProducerParts, settings: OriginalProducerSettings) -> ProducerParts:
+    """The parts, with those that settings name; raises SettingsError if a part is given in both ways."""
+    named = {
+        "event_handler": ("event.handler", settings.event_handler),
+        "callback_handler": ("callback.handler", settings.callback_handler),
+        "partitioner": ("partitioner.class", settings.partitioner),
+    }
+    used = {field: part for field, (_, part) in named.items() if part is not None}
+    for field in used:
+        if getattr(parts, field) is not getattr(_DEFAULT_PARTS, field):
+            raise SettingsError(f"{named[field][0]} and the part {field} are the same: give one of them")
+    return parts._replace(**used)
 
 
 def _discovery(settings: OriginalProducerSettings, registry: Registry | None) -> BrokerDiscovery:

@@ -1,8 +1,9 @@
 """The settings of the original clients, by the names and with the defaults that Kafka 0.8.2 documents."""
 
+import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from kafkapy.clients.errors import ClientError
 
@@ -47,6 +48,23 @@ class Properties:
     def flag(self, name: str, *, default: bool) -> bool:
         """``true`` or ``false``."""
         return self.choice(name, "true" if default else "false", "true", "false") == "true"
+
+    def named(self, name: str) -> Any:
+        """The object whose dotted name the setting has, None without the setting; of a class, a new instance.
+
+        Raises SettingsError if there is no such object, or its module or class fails.
+        """
+        dotted = self.text(name, "")
+        if not dotted:
+            return None
+        module, _, attribute = dotted.rpartition(".")
+        try:
+            found = getattr(importlib.import_module(module), attribute)
+            return found() if isinstance(found, type) else found
+        except (ImportError, AttributeError, ValueError, TypeError) as error:
+            raise SettingsError(
+                f"{name}={dotted!r}: it must be a dotted name of Python, module.Class: {error}"
+            ) from error
 
     def end(self) -> None:
         """Raise SettingsError for names that are no settings."""
@@ -100,8 +118,9 @@ class ConsumerConnectorSettings:
 
     @classmethod
     def from_properties(cls, given: Mapping[str, str]) -> Self:
-        """Read Kafka's names; raises SettingsError."""
-        properties = Properties(given)
+        """Read the names of Kafka 0.8.2, and of 0.7 where they differ; raises SettingsError."""
+        properties = Properties(_renamed(given, _CONSUMER_NAMES_OF_0_7))
+        properties.choice("partition.assignment.strategy", "range", "range")
         storage = properties.choice("offsets.storage", "zookeeper", "zookeeper", "kafka")
         consumer_id = properties.text("consumer.id", "")
         settings = cls(
@@ -131,7 +150,8 @@ class ConsumerConnectorSettings:
         return settings
 
 
-_NAMES_OF_0_7: Final = {
+_CONSUMER_NAMES_OF_0_7: Final = {"zk.connect": "zookeeper.connect"}
+_PRODUCER_NAMES_OF_0_7: Final = {
     "zk.connect": "zookeeper.connect",
     "broker.list": "metadata.broker.list",
     "queue.time": "queue.buffering.max.ms",
@@ -140,12 +160,12 @@ _NAMES_OF_0_7: Final = {
 }
 
 
-def _renamed(given: Mapping[str, str]) -> dict[str, str]:
+def _renamed(given: Mapping[str, str], names: Mapping[str, str]) -> dict[str, str]:
     """Kafka 0.7's names as those of 0.8.2; raises SettingsError if a setting has both."""
-    both = [old for old, new in _NAMES_OF_0_7.items() if old in given and new in given]
+    both = [old for old, new in names.items() if old in given and new in given]
     if both:
-        raise SettingsError(f"{both[0]} and {_NAMES_OF_0_7[both[0]]} are the same setting: give one of them")
-    return {_NAMES_OF_0_7.get(name, name): value for name, value in given.items()}
+        raise SettingsError(f"{both[0]} and {names[both[0]]} are the same setting: give one of them")
+    return {names.get(name, name): value for name, value in given.items()}
 
 
 @dataclass(frozen=True)
@@ -167,11 +187,15 @@ class OriginalProducerSettings:
     queue_enqueue_timeout_ms: int
     """How long ``send`` waits for space in the queue; -1 waits for ever."""
     batch_num_messages: int
+    event_handler: Any
+    callback_handler: Any
+    partitioner: Any
+    """The objects that ``event.handler``, ``callback.handler`` and ``partitioner.class`` name, None without."""
 
     @classmethod
     def from_properties(cls, given: Mapping[str, str]) -> Self:
         """Read the names of Kafka 0.8.2, and of 0.7 where they differ; raises SettingsError."""
-        properties = Properties(_renamed(given))
+        properties = Properties(_renamed(given, _PRODUCER_NAMES_OF_0_7))
         topics = properties.text("compressed.topics", "")
         settings = cls(
             zookeeper=ZooKeeperConnectSettings.read(properties),
@@ -187,6 +211,9 @@ class OriginalProducerSettings:
             queue_buffering_max_messages=properties.number("queue.buffering.max.messages", 10_000, least=1),
             queue_enqueue_timeout_ms=properties.number("queue.enqueue.timeout.ms", -1, least=-1),
             batch_num_messages=properties.number("batch.num.messages", 200, least=1),
+            event_handler=properties.named("event.handler"),
+            callback_handler=properties.named("callback.handler"),
+            partitioner=properties.named("partitioner.class"),
         )
         properties.end()
         if settings.metadata_broker_list and settings.zookeeper.connect:

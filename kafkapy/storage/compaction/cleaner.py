@@ -289,6 +289,7 @@ class LogCleaner:
             index_interval_bytes=config.index_interval_bytes,
             max_message_bytes=config.max_message_bytes,
             delete_retention_ms=config.delete_retention_ms,
+            now_ms=log.storage.clock.now_ms(),
             map_bytes=settings.map_bytes,
             load_factor=settings.load_factor,
             chunk_bytes=settings.chunk_bytes,

@@ -1,11 +1,11 @@
 """One compaction of one log, as a job of ``worker``: the newest record of each key stays, at its offset.
 
-The rules are those of Apache Kafka 2.7's ``Cleaner``. First the keys of the dirty segments are noted with their newest
+The rules are those of Apache Kafka 4.1's ``Cleaner``. First the keys of the dirty segments are noted with their newest
 offsets, as many as there is room for. Then all segments up to the last noted key are copied without superseded records,
 neighbours into one segment while they fit. Each new segment has files with the suffix ``.cleaned``; the broker puts it
-in its place (``replace``) while the next one is written. Tombstones and markers are removed if their segment was last
-modified more than ``delete.retention.ms`` before the last clean segment; new files keep the time of modification of the
-old ones for that.
+in its place (``replace``) while the next one is written. ``batch_filter`` has the rules for tombstones and markers. The
+tombstones of message sets are removed if their segment was last modified more than ``delete.retention.ms`` before the
+last clean segment; new files keep the time of modification of the old ones for that.
 
 The arguments are the fields of ``CompactionRequest``. The progress messages are ``{"bases", "replaces": [bases]}``: one
 new segment, or several where a segment is split (``recovery.split``). The result has the end of the clean part and the
@@ -29,7 +29,14 @@ from kafkapy.records.batch import (
 )
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.records.record import read_entries, read_legacy_header
-from kafkapy.storage.compaction.batch_filter import BatchFilter, CleanedTransactions, Kept, LastRecord, records_body
+from kafkapy.storage.compaction.batch_filter import (
+    BatchFilter,
+    Bounds,
+    CleanedTransactions,
+    Kept,
+    LastRecord,
+    records_body,
+)
 from kafkapy.storage.compaction.offset_map import OffsetMap
 from kafkapy.storage.io.files import Files
 from kafkapy.storage.io.patience import Steps
@@ -103,6 +110,8 @@ class CompactionRequest(NamedTuple):
     index_interval_bytes: int
     max_message_bytes: int
     delete_retention_ms: int
+    now_ms: int
+    """The broker's time, from which new delete horizons count."""
     map_bytes: int
     load_factor: float
     chunk_bytes: int
@@ -159,15 +168,17 @@ class Compaction:
         yield from self._note_keys()
         end_offset = self._offsets.latest_offset + 1
         producers = {producer: LastRecord(offset, epoch) for producer, offset, epoch in self._request.producers}
-        batch_filter = BatchFilter(self._offsets, self._transactions, producers)
-        horizon_ms = self._delete_horizon_ms()
+        request = self._request
+        bounds = Bounds(request.now_ms, request.delete_retention_ms, request.first_uncleanable_offset)
+        batch_filter = BatchFilter(self._offsets, self._transactions, producers, bounds)
+        horizon_ms = self._legacy_horizon_ms()
         segments = [segment for segment in self._segments if segment.base_offset < end_offset]
         for group in grouped(segments, self._request):
             yield from self._clean(group, horizon_ms, batch_filter)
         return {"end_offset": end_offset, "keys": len(self._offsets), **self._facts}
 
-    def _delete_horizon_ms(self) -> int:
-        """Segments last modified before this time lose tombstones, and markers that no batch needs."""
+    def _legacy_horizon_ms(self) -> int:
+        """Segments last modified before this time lose the tombstones of message sets."""
         clean = [segment for segment in self._segments if segment.base_offset < self._request.first_dirty_offset]
         return self._modified_ms(clean[-1]) - self._request.delete_retention_ms if clean else 0
 
@@ -266,7 +277,7 @@ class Compaction:
             ends = [segment.base_offset for segment in group[1:]] + [self._offsets.latest_offset + 1]
             for segment, end_offset in zip(group, ends, strict=True):
                 self._transactions.add(self._aborted(segment.base_offset, end_offset))
-                batch_filter.retain_deletes = self._modified_ms(segment) > horizon_ms
+                batch_filter.retain_legacy_deletes = self._modified_ms(segment) > horizon_ms
                 yield from self._copy(segment, batch_filter)
             for output in self._outputs:
                 self._finish(output, self._modified_ms(group[-1]))

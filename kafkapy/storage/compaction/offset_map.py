@@ -75,31 +75,46 @@ class OffsetMap:
         """Return the records of a batch that stay; raises ``CorruptRecordError``."""
         marks = memoryview(bytearray(count))
         kept = _checked(_mark(body, marks, base_offset, retain_deletes, self._table, self._state))
-        state = self._state
-        return KeptRecords(
-            body, marks, kept, state[compact.FIRST_DELTA], state[compact.LARGEST_DELTA], state[compact.LAST_DELTA]
-        )
+        return KeptRecords(body, marks, kept, self._state)
+
+
+def all_records(body: bytes, count: int) -> "KeptRecords":
+    """Return all records of a batch as those that stay; raises ``CorruptRecordError``."""
+    empty = OffsetMap(0, 1.0, 0)  # which keeps what it does not know
+    return empty.mark(body, count, 0, retain_deletes=True)
 
 
 class KeptRecords:
-    """The ``count`` records of a batch that stay, and the deltas of timestamps and offset for the new header."""
+    """The ``count`` records of a batch that stay, and the deltas of timestamps and offset for the new header.
 
-    __slots__ = ("count", "first_delta", "largest_delta", "last_delta", "_body", "_marks")
+    ``has_tombstones``: a record without a value is among them, and the map had all keys up to it.
+    """
 
-    def __init__(
-        self, body: bytes, marks: memoryview, count: int, first_delta: int, largest_delta: int, last_delta: int
-    ) -> None:
+    __slots__ = (
+        "count",
+        "first_delta",
+        "smallest_delta",
+        "largest_delta",
+        "last_delta",
+        "has_tombstones",
+        "_body",
+        "_marks",
+    )
+
+    def __init__(self, body: bytes, marks: memoryview, count: int, state: memoryview) -> None:
         self.count = count
-        self.first_delta = first_delta
-        self.largest_delta = largest_delta
-        self.last_delta = last_delta
+        self.first_delta = int(state[compact.FIRST_DELTA])
+        self.smallest_delta = int(state[compact.SMALLEST_DELTA])
+        self.largest_delta = int(state[compact.LARGEST_DELTA])
+        self.last_delta = int(state[compact.LAST_DELTA])
+        self.has_tombstones = state[compact.TOMBSTONES] == 1
         self._body = body
         self._marks = marks
 
-    def rewrite(self, *, is_stamped: bool) -> memoryview:
-        """Return the kept records; their timestamp deltas count from the first one, or are 0 if ``is_stamped``."""
+    def rewrite(self, shift: int, *, is_stamped: bool) -> memoryview:
+        """Return the kept records; ``shift`` is subtracted from their timestamp deltas, or from 0 if ``is_stamped``."""
         output = memoryview(bytearray(len(self._body) + _LONGEST_DELTA * self.count))
-        return output[: _rewrite(self._body, self._marks, output, self.first_delta, is_stamped)]
+        return output[: _rewrite(self._body, self._marks, output, shift, is_stamped)]
 
 
 def _checked(position: int) -> int:

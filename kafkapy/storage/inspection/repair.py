@@ -43,6 +43,10 @@ class _NoTimers:
         """See ``Clock.monotonic_s``."""
         return self._clock.monotonic_s()
 
+    def machine_s(self) -> float:
+        """See ``Clock.machine_s``."""
+        return self._clock.machine_s()
+
     def call_later(self, delay_ms: float, callback: Callable[..., object], *args: Any) -> TimerHandle:  # noqa: ARG002
         """Do nothing."""
         return self

@@ -125,7 +125,7 @@ def storage_error(log: LogOnDisk, operation: str, error: OSError) -> KafkaStorag
 
 def warn_if_slow(log: LogOnDisk, began_s: float, verb: str) -> None:
     """Log a warning if an fsync of ``log``, which began at ``began_s``, takes or took long."""
-    taken_s = log.storage.clock.monotonic_s() - began_s
+    taken_s = log.storage.clock.machine_s() - began_s
     if taken_s >= SLOW_FSYNC_S:
         logger.warning(
             "An fsync of %s %s %.0f s: acknowledgements are delayed until it ends",

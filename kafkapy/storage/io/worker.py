@@ -137,7 +137,8 @@ def serve(lines: BinaryIO, answers: BinaryIO, end: Callable[[int], object] = os.
 
 def main() -> None:
     """Serve a broker. The first argument is the process's niceness (see ``nice(1)``)."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the broker ends the worker itself
+    for number in (signal.SIGINT, getattr(signal, "SIGHUP", signal.SIGINT)):  # Windows has no SIGHUP
+        signal.signal(number, signal.SIG_IGN)  # a terminal sends it to the whole group; the broker ends the worker
     portable.be_nice(int(sys.argv[1]))
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # output of print() must not look like a message …

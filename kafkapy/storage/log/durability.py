@@ -485,7 +485,7 @@ class Durability:
         except OSError as error:
             self._refused(error, max(self._flush_wanted, self._data_wanted))
             return
-        self._began_s = log.storage.clock.monotonic_s()
+        self._began_s = log.storage.clock.machine_s()
         log.storage.flusher.flush(flush.run, lambda: self._ended(flush))
 
     def _plan(self) -> Flush:

@@ -4,8 +4,7 @@
 may read, ``recovery_point`` bounds what is known to be on the disk (``durability``). Each offset has the methods that
 move it, and no other code assigns it:
 
-- ``log_end_offset``: ``append_as_leader``, ``append_as_follower``, ``skip_to``, ``truncate_to``,
-  ``truncate_fully_and_start_at``;
+- ``log_end_offset``: ``append_as_leader``, ``append_as_follower``, ``truncate_to``, ``truncate_fully_and_start_at``;
 - ``high_watermark``: ``update_high_watermark``; a truncation keeps it between the log's new start and end;
 - ``log_start_offset``: ``advance_log_start_offset``, ``delete_oldest_segments``, ``truncate_to`` below it, and
   ``truncate_fully_and_start_at``, which raises it too (a follower that is far behind its leader);
@@ -651,6 +650,14 @@ class Log:
                         return LogPosition(segment.base_offset, found[0])
         return LogPosition(active.base_offset, active.size)
 
+    def has_batch_from(self, offset: int) -> bool:
+        """Tell whether a batch reaches ``offset``; none may, below the end of a compacted log.
+
+        Raises ``KafkaStorageError``.
+        """
+        active = self.segments.active
+        return offset < self.log_end_offset and self.locate(offset) != (active.base_offset, active.size)
+
     def salvage(
         self, offset: int, take: Callable[[bytes], Steps[object]], damaged: Callable[[Damage], None]
     ) -> Steps[int]:
@@ -915,15 +922,6 @@ class Log:
         for segment in self.segments:
             segment.move_to(path)
         self.segments.active.is_new = True  # the next flush fsyncs the folders too, whose names have changed
-
-    def skip_to(self, offset: int) -> None:
-        """Begin a segment at ``offset``, above the log's end: there are no records between, as after a compaction.
-
-        Raises ``KafkaStorageError``.
-        """
-        with as_storage_error(self, "written"):
-            self.roll(offset)
-        self.log_end_offset = offset
 
     # durability and close
 

@@ -2,11 +2,20 @@
 
 import json
 import socket
+from collections.abc import Sequence
+from typing import ClassVar
 
 import pytest
 
+from kafkapy.clients.original.keyed_messages import KeyedMessage
+from kafkapy.clients.original.producer import CallbackHandler, OriginalProducer, ProducerParts
 from kafkapy.clients.original.registry import KazooRegistry, RegistryError, broker_address
-from kafkapy.clients.original.settings import ConsumerConnectorSettings, SettingsError, ZooKeeperConnectSettings
+from kafkapy.clients.original.settings import (
+    ConsumerConnectorSettings,
+    OriginalProducerSettings,
+    SettingsError,
+    ZooKeeperConnectSettings,
+)
 from kafkapy.clients.original.subscription import Subscription, SubscriptionError, TopicFilter
 
 
@@ -27,12 +36,69 @@ def test_the_defaults_are_those_of_kafka_0_8_2() -> None:
         ({"group.id": "g", "rebalance.backoff.ms": "soon"}, "rebalance.backoff.ms='soon'.*whole number"),
         ({"group.id": "g", "queued.max.message.chunks": "0"}, "from 1 to"),
         ({"group.id": "g", "auto.offset.reset": "earliest"}, "one of smallest, largest"),
+        ({"group.id": "g", "partition.assignment.strategy": "roundrobin"}, "must be one of range"),
+        ({"group.id": "g", "zk.connect": "a:1", "zookeeper.connect": "a:1"}, "are the same setting"),
         ({"group.id": "g", "auto.comit.enable": "true"}, r"unknown settings: auto\.comit\.enable"),
     ],
 )
 def test_bad_settings_are_named(given: dict[str, str], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         ConsumerConnectorSettings.from_properties(given)
+
+
+def test_documented_names_of_the_consumer_are_taken() -> None:
+    given = {"group.id": "g", "zk.connect": "host:2181/kafka", "partition.assignment.strategy": "range"}
+    assert ConsumerConnectorSettings.from_properties(given).zookeeper.connect == "host:2181/kafka"
+
+
+def test_settings_name_the_parts_of_a_producer() -> None:
+    here = __name__
+    names = {
+        "event.handler": f"{here}.Handler",
+        "callback.handler": f"{here}.Callbacks",
+        "partitioner.class": f"{here}.last_partition",
+    }
+    settings = OriginalProducerSettings.from_properties(names)
+    assert isinstance(settings.event_handler, Handler)
+    assert isinstance(settings.callback_handler, Callbacks)
+    assert settings.partitioner is last_partition
+    with OriginalProducer(names) as producer:
+        producer.send(KeyedMessage("t", b"v"))
+    assert Handler.handled == [b"v"]
+
+
+@pytest.mark.parametrize(
+    "name", ["nodots", ".", "..a", "no.such_module", "kafka.producer.DefaultPartitioner", "\0.x", "a" * 10_000]
+)
+def test_a_part_that_is_not_there_is_refused(name: str) -> None:
+    with pytest.raises(SettingsError, match=r"^partitioner\.class=.*: it must be a dotted name of Python"):
+        OriginalProducerSettings.from_properties({"partitioner.class": name})
+
+
+def test_a_part_is_given_once() -> None:
+    names = {"partitioner.class": f"{__name__}.last_partition", "metadata.broker.list": "127.0.0.1:1"}
+    with pytest.raises(SettingsError, match=r"partitioner\.class and the part partitioner are the same"):
+        OriginalProducer(names, ProducerParts(partitioner=last_partition))
+
+
+class Handler:
+    """An event handler that keeps what it is given."""
+
+    handled: ClassVar[list[object]] = []
+
+    def handle(self, messages: Sequence[KeyedMessage]) -> None:
+        self.handled.extend(message.message for message in messages)
+
+    def close(self) -> None:
+        pass
+
+
+class Callbacks(CallbackHandler):
+    """The hooks as they are."""
+
+
+def last_partition(_key: object, partitions: int) -> int:
+    return partitions - 1
 
 
 def test_registrations_have_the_form_of_kafka_0_8_2() -> None:

@@ -54,11 +54,15 @@ def test_validate_only_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("resource", "code", "message"),
     [
-        ((TOPIC, "gone", {}), 3, "There is no topic 'gone'."),
-        ((TOPIC, "plain", {"nope": "5"}), 40, "Topics have no configuration key nope"),
-        ((TOPIC, "plain", {"retention.ms": "x"}), 42, "TOPIC 'plain' refuses it"),
+        ((TOPIC, "gone", {}), 3, "The topic 'gone' does not exist."),
+        ((TOPIC, "plain", {"nope": "5"}), 40, "Unknown topic config name: nope"),
+        (
+            (TOPIC, "plain", {"retention.ms": "x"}),
+            42,
+            "Invalid config value for resource ConfigResource(type=TOPIC, name='plain'): Invalid value x for",
+        ),
         ((TOPIC, "plain", {"retention.ms": None}), 42, "is given no value"),
-        ((BROKER, "0", {"num.partitions": "5"}), 42, "Only a restart changes these: Set(num.partitions)"),
+        ((BROKER, "0", {"num.partitions": "5"}), 42, "Cannot update these configs dynamically: Set(num.partitions)"),
         ((BROKER, "1", {}), 42, "This is broker 0, not 1"),
         ((BROKER, "abc", {}), 42, "A broker is named by its number, not by abc"),
         ((BROKER_LOGGER, "0", {"kafka": "INFO"}), 42, "use IncrementalAlterConfigs"),

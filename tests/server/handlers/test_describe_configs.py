@@ -68,8 +68,8 @@ def test_only_the_requested_keys_are_described_and_synonyms_only_on_request() ->
     ("resource", "code", "message"),
     [
         ((TOPIC, "gone"), 3, ""),
-        ((TOPIC, "bad name"), 17, "The topic name 'bad name' may hold only ASCII"),
-        ((TOPIC, ""), 17, "A topic needs a name"),
+        ((TOPIC, "bad name"), 17, 'Topic name "bad name" is illegal'),
+        ((TOPIC, ""), 17, "Topic name is illegal, it can't be empty"),
         ((BROKER, "1"), 42, "This is broker 0, not 1"),
         ((BROKER, "abc"), 42, "A broker is named by its number, not by abc"),
         ((BROKER_LOGGER, "1"), 42, "This is broker 0, not 1"),

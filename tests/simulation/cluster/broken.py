@@ -1,4 +1,4 @@
-"""Rules of replication, each broken on purpose: the simulation must notice that.
+"""Rules of replication and of coordinators, each broken on purpose: the simulation must notice that.
 
 Every rule is one line of the product or a few, replaced while a history runs.
 """
@@ -10,22 +10,30 @@ from unittest.mock import patch
 
 from kafkapy.controller import elections
 from kafkapy.controller.active_controller import ActiveController
+from kafkapy.coordinator.hashing import partition_for
+from kafkapy.coordinator.runtime import Runtime
+from kafkapy.coordinator.transaction.markers import DELETED, BrokerMarkers
+from kafkapy.metadata.image import MetadataCache
 from kafkapy.metadata.store import ANY_VERSION, SetData
+from kafkapy.metadata.topic_rules import TRANSACTION_STATE_TOPIC
 from kafkapy.metadata.tree import Tree
 from kafkapy.replication import fetcher, partition
 from kafkapy.replication.partition import InSyncReplicas, Partition, RemoteReplica
 from kafkapy.replication.truncation import TruncatedLog, Truncation
+from kafkapy.types import NO_LEADER, TopicPartition
 
 
 class BrokenRule(NamedTuple):
     """What is wrong, and what makes it so for as long as it is entered.
 
     ``is_rare``: it takes a rare course of events to notice it, so a search of a thousand seeds may end without.
+    ``needs_coordinators``: only histories with many coordinators can notice it.
     """
 
     sentence: str
     break_it: Callable[[], AbstractContextManager[object]]
     is_rare: bool = False
+    needs_coordinators: bool = False
 
 
 def _to_high_watermark(log: TruncatedLog, leader_epoch: int, end_offset: int) -> Truncation:
@@ -102,6 +110,43 @@ class _WithoutVersions:
             each.stop()
 
 
+def _expects_nothing(self: MetadataCache, partitions: Iterable[TopicPartition]) -> None:
+    return None
+
+
+def _deleted_if_not_in_part(self: BrokerMarkers, topic_partition: TopicPartition) -> int:
+    image = self._metadata.image
+    partition = image.partition(*topic_partition)
+    if partition is not None:
+        return int(partition.leader)
+    return DELETED if TRANSACTION_STATE_TOPIC in image.topics else NO_LEADER
+
+
+def _partition_of_first_image(self: Runtime[Any], name: str) -> int:
+    if self._partition_count is None:
+        topic = self._metadata.image.topics.get(self._topic)
+        if topic is None:
+            return partition_for(name, self._settings.partition_count)
+        self._partition_count = len(topic.partitions)
+    return partition_for(name, self._partition_count)
+
+
+class _CountsFirstImage:
+    """A coordinator keeps the number of partitions that the first part of the metadata has."""
+
+    def __enter__(self) -> None:
+        self._patches = [
+            patch.object(Runtime, "_set_partition_count", _no_check),
+            patch.object(Runtime, "partition_for", _partition_of_first_image),
+        ]
+        for each in self._patches:
+            each.start()
+
+    def __exit__(self, *_: object) -> None:
+        for each in self._patches:
+            each.stop()
+
+
 RULES: Final = {
     "truncates-to-high-watermark": BrokenRule(
         "a follower truncates its log to its high watermark and not by leader epochs (before KIP-101)",
@@ -148,5 +193,21 @@ RULES: Final = {
     "changes-isr-unseen": BrokenRule(
         "the ISR is changed without a look at leader epoch and version",
         _WithoutVersions,
+    ),
+    "counts-first-part": BrokenRule(
+        "a coordinator takes the number of partitions from the first metadata that it gets",
+        _CountsFirstImage,
+        needs_coordinators=True,
+    ),
+    "takes-part-for-whole": BrokenRule(
+        "a broker takes the first metadata for the whole: what they do not name does not exist",
+        lambda: patch.object(MetadataCache, "expect", _expects_nothing),
+        needs_coordinators=True,
+    ),
+    "deletes-by-part": BrokenRule(
+        "a transaction coordinator takes a partition for deleted when a part of the metadata does not name it",
+        lambda: patch.object(BrokerMarkers, "leader_of", _deleted_if_not_in_part),
+        is_rare=True,
+        needs_coordinators=True,
     ),
 }

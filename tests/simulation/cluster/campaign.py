@@ -4,6 +4,7 @@
     --first N      the first seed (0)
     --seed N       one history, which is printed
     --rule NAME    with a broken rule (``broken.py``), until it is noticed; ``all`` for each of them
+    --coordinators only histories with many coordinators, which one seed of fifty has
     --processes N  how many at a time (the processors)
 
 A seed that fails is run again, must fail in the same way, loses the events that it can fail without, and is printed.
@@ -11,13 +12,15 @@ A seed that fails is run again, must fail in the same way, loses the events that
 
 import argparse
 import gc
+import itertools
 import os
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
+from itertools import islice
 from typing import NamedTuple
 
 from tests.simulation.cluster.broken import RULES
@@ -26,6 +29,7 @@ from tests.simulation.cluster.world import World
 
 SEEDS_AT_A_TIME = 20
 RULE_SEEDS = 1000
+COORDINATOR_RULE_SEEDS = 60
 
 
 class Outcome(NamedTuple):
@@ -88,7 +92,7 @@ def tell(outcome: Outcome, rule: str = "") -> None:
     print(f"again: python -m tests.simulation.cluster.campaign --seed {outcome.plan.seed}{rule and ' --rule ' + rule}")
 
 
-def _play_some(seeds: range, rule: str) -> list[Outcome]:
+def _play_some(seeds: Sequence[int], rule: str) -> list[Outcome]:
     found = []
     for seed in seeds:
         found.append(play(plan_of(seed), rule))
@@ -98,7 +102,7 @@ def _play_some(seeds: range, rule: str) -> list[Outcome]:
     return found
 
 
-def outcomes(seeds: range, rule: str, processes: int) -> Iterator[Outcome]:
+def outcomes(seeds: Sequence[int], rule: str, processes: int) -> Iterator[Outcome]:
     """Run histories on several processors, in the order of their seeds."""
     parts = [seeds[at : at + SEEDS_AT_A_TIME] for at in range(0, len(seeds), SEEDS_AT_A_TIME)]
     if processes == 1:
@@ -115,21 +119,29 @@ def outcomes(seeds: range, rule: str, processes: int) -> Iterator[Outcome]:
 
 def _search(rule: str, first: int, processes: int) -> bool:
     began = time.monotonic()
-    for outcome in outcomes(range(first, first + RULE_SEEDS), rule, processes):
+    needs = RULES[rule].needs_coordinators
+    seeds = _seeds(first, COORDINATOR_RULE_SEEDS if needs else RULE_SEEDS, have_coordinators=needs)
+    for outcome in outcomes(seeds, rule, processes):
         if outcome.problem:
             took = time.monotonic() - began
             print(f"{rule}: noticed with seed {outcome.plan.seed} ({took:.0f} s): {outcome.problem}", flush=True)
             return True
-    print(f"{rule}: NOT noticed in {RULE_SEEDS} seeds", flush=True)
+    print(f"{rule}: NOT noticed in {len(seeds)} seeds", flush=True)
     return False
 
 
-def _campaign(first: int, seeds: int, processes: int) -> bool:
+def _seeds(first: int, count: int, *, have_coordinators: bool) -> Sequence[int]:
+    if not have_coordinators:
+        return range(first, first + count)
+    return list(islice((seed for seed in itertools.count(first) if plan_of(seed).coordinators), count))
+
+
+def _campaign(seeds: Sequence[int], processes: int) -> bool:
     began, failed = time.monotonic(), 0
     total: dict[str, int] = {}
     calls = acknowledged = 0
     virtual_s = 0.0
-    for number, outcome in enumerate(outcomes(range(first, first + seeds), "", processes), 1):
+    for number, outcome in enumerate(outcomes(seeds, "", processes), 1):
         calls += outcome.calls
         acknowledged += outcome.acknowledged
         virtual_s += outcome.virtual_s
@@ -143,7 +155,7 @@ def _campaign(first: int, seeds: int, processes: int) -> bool:
         if number % 250 == 0:
             print(f"{number} histories, {failed} failed, {time.monotonic() - began:.0f} s", flush=True)
     print(
-        f"{seeds} histories from seed {first}: {failed} failed; {time.monotonic() - began:.0f} s, "
+        f"{len(seeds)} histories from seed {seeds[0]}: {failed} failed; {time.monotonic() - began:.0f} s, "
         f"{virtual_s / 3600:.1f} hours of the brokers' time, {calls} calls, {acknowledged} records acknowledged"
     )
     print(", ".join(f"{name} {count}" for name, count in sorted(total.items())))
@@ -156,6 +168,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seed", type=int)
     parser.add_argument("--rule", default="", choices=["", "all", *RULES])
+    parser.add_argument("--coordinators", action="store_true")
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
     arguments = parser.parse_args()
     if arguments.seed is not None:
@@ -167,7 +180,8 @@ def main() -> int:
         rules = list(RULES) if arguments.rule == "all" else [arguments.rule]
         noticed = {rule: _search(rule, arguments.first, arguments.processes) for rule in rules}
         return not all(found or RULES[rule].is_rare for rule, found in noticed.items())
-    return not _campaign(arguments.first, arguments.seeds, arguments.processes)
+    seeds = _seeds(arguments.first, arguments.seeds, have_coordinators=arguments.coordinators)
+    return not _campaign(seeds, arguments.processes)
 
 
 if __name__ == "__main__":

@@ -199,10 +199,10 @@ class Clients:
 class Client:
     """Connections of one client."""
 
-    def __init__(self, world: "World", name: str) -> None:
+    def __init__(self, world: "World", name: str, times: PeerTimes = TIMES) -> None:
+        self.random: Final[Random] = world.loop.random
         self._world = world
-        self._random: Random = world.loop.random
-        settings = PeerSettings(name, TIMES)
+        settings = PeerSettings(name, times)
         clock = SimulatedClock(world.loop)
         self._channel = RemoteBrokers(_address_of, clock, settings, Random(world.loop.random.getrandbits(32)))
 
@@ -220,15 +220,15 @@ class Client:
         """The leader by the metadata of some broker that runs; any broker if that knows none."""
         image = self._image()
         found = None if image is None else image.partition(*TP)
-        return found.leader if found is not None and found.leader > 0 else self._random.choice(BROKERS)
+        return found.leader if found is not None and found.leader > 0 else self.random.choice(BROKERS)
 
     def controller(self) -> int:
         image = self._image()
         found = -1 if image is None else image.controller_id
-        return found if found > 0 else self._random.choice(BROKERS)
+        return found if found > 0 else self.random.choice(BROKERS)
 
     def _image(self) -> Any:
-        broker = self._world.brokers[self._random.choice(BROKERS)]
+        broker = self._world.brokers[self.random.choice(BROKERS)]
         return None if broker.services is None else broker.services.metadata.image
 
 

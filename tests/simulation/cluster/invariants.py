@@ -153,12 +153,12 @@ class Invariants:
     def _follow(self, broker: int, copy: Copy, log: Log, *, is_new: bool) -> None:
         end = log.log_end_offset
         if is_new:
-            copy.batches = _read(log, 0)
+            copy.batches = read_batches(log, 0)
         elif end < copy.end:
             self.truncations += 1
             del copy.batches[_count(copy.batches, end) :]
         elif end > copy.end:
-            copy.batches += _read(log, copy.end)
+            copy.batches += read_batches(log, copy.end)
         if copy.end != end:
             raise Violation(f"broker {broker} says that its log ends at {end}, its batches end at {copy.end}")
 
@@ -249,7 +249,8 @@ def _count(batches: list[Batch], offset: int) -> int:
     return bisect_left(batches, offset, key=lambda batch: batch.base)
 
 
-def _read(log: Log, start: int) -> list[Batch]:
+def read_batches(log: Log, start: int) -> list[Batch]:
+    """Return all batches of a log from an offset on."""
     found: list[Batch] = []
     while start < log.log_end_offset:
         records: Any = log.read(start, 1 << 24).records

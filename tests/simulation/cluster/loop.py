@@ -193,6 +193,12 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     ) -> "asyncio.Task[T]":
         return asyncio.Task(coro, loop=self, name=name, context=context)  # type: ignore[arg-type]
 
+    def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> "asyncio.Future[T]":  # type: ignore[override]
+        """Run the function after a drawn time, as a thread would beside the loop."""
+        future: asyncio.Future[T] = self.create_future()
+        self.call_later(self.random.choice((0.001, 0.02)), _run_into, future, func, args)
+        return future
+
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         self.failures.append(context)
 
@@ -223,6 +229,11 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 def _nothing(_: Node | None) -> None: ...
 
 
+def _run_into(future: "asyncio.Future[T]", function: Callable[..., T], args: tuple[Any, ...]) -> None:
+    if not future.done():
+        future.set_result(function(*args))
+
+
 class SimulatedClock:
     """The loop's time as a ``kafkapy.clock.Clock``."""
 
@@ -235,6 +246,9 @@ class SimulatedClock:
         return self.START_MS + int(self._loop.time() * 1000)
 
     def monotonic_s(self) -> float:
+        return self._loop.time()
+
+    def machine_s(self) -> float:
         return self._loop.time()
 
     def call_later(self, delay_ms: float, callback: Callable[..., object], *args: Any) -> Call:

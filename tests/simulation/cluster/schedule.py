@@ -27,6 +27,9 @@ KINDS: Final = {
     "prefer": 4,
     "write": 6,
 }
+COORDINATORS_SHARE: Final = 0.02
+"""The share of the histories with many coordinators, which take longer. They have three kinds of events more: ``kill
+all``, ``start`` of one broker, and ``inspect``, which ends all faults and compares everything."""
 GAPS_MS: Final = ((1, 2), (10, 3), (60, 4), (300, 4), (1500, 2))
 """Longest pause before an event, and how often."""
 
@@ -44,6 +47,15 @@ class Step(NamedTuple):
         return f"{self.kind} {self.target}" + (f" from {self.other}" if needs_other else "")
 
 
+class CoordinatorPlan(NamedTuple):
+    """``topics`` topics of up to ``partitions_max`` partitions, beside the internal topics."""
+
+    topics: int
+    partitions_max: int
+    later_settings: dict[str, str]
+    """Settings that differ when a broker starts again: the numbers of partitions for internal topics yet to create."""
+
+
 class Plan(NamedTuple):
     """The settings and the events of one history."""
 
@@ -55,6 +67,8 @@ class Plan(NamedTuple):
     has_group: bool
     """A client commits offsets of a group, which __consumer_offsets keeps."""
     steps: tuple[Step, ...]
+    coordinators: CoordinatorPlan | None = None
+    """Groups and transactional ids with many coordinators, in some histories."""
 
 
 def plan_of(seed: int) -> Plan:
@@ -78,4 +92,42 @@ def plan_of(seed: int) -> Plan:
         gap = random.randint(0, random.choices(gaps, shares)[0])
         target, other = random.choice(TARGETS), random.choice(TARGETS)
         steps.append(Step(gap, random.choices(kinds, weights)[0], target, other))
-    return Plan(seed, settings, random.choice((600, 1500)), cuts_power, random.random() < 0.1, tuple(steps))
+    plan = Plan(seed, settings, random.choice((600, 1500)), cuts_power, random.random() < 0.1, tuple(steps))
+    apart = Random(f"coordinators {seed}")
+    return _with_coordinators(plan, apart) if apart.random() < COORDINATORS_SHARE else plan
+
+
+def _with_coordinators(plan: Plan, random: Random) -> Plan:
+    """Return a history of disturbances, each with an inspection behind it."""
+    keys = "offsets.topic.num.partitions", "transaction.state.log.num.partitions"
+    counts = dict(zip(keys, random.choice((("50", "10"), ("10", "50"), ("10", "10"))), strict=True))
+    later = {key: random.choice((count, "7")) for key, count in counts.items()}
+    topics = random.choice(((4, 1), (10, 2), (10, 2), (100, 1)))
+    ordinary, steps = list(plan.steps), []
+    for _ in range(random.randint(1, 2)):
+        count = random.choice((0, 0, 4, 8))
+        steps += ordinary[:count]
+        del ordinary[:count]
+        if not count or random.random() < 0.7:
+            steps += _all_at_once(random, plan.session_ms)
+        steps.append(Step(random.choice((0, 300, 3000)), "inspect", "1", "1"))
+    return plan._replace(
+        settings={**plan.settings, **counts, "kafkapy.flush": "kafka", "replica.fetch.wait.max.ms": "300"},
+        cuts_power=False,
+        has_group=False,
+        steps=tuple(steps),
+        coordinators=CoordinatorPlan(*topics, later),
+    )
+
+
+def _all_at_once(random: Random, session_ms: int) -> list[Step]:
+    """Kill all brokers; while they start again, let sessions expire."""
+    order = [str(broker) for broker in BROKERS]
+    random.shuffle(order)
+    steps = [Step(random.randint(0, 800), "kill all", "1", "1")]
+    steps += [Step(random.choice((20, 400)), "start", broker, "1") for broker in order]
+    steps += [Step(random.choice((20, 400, session_ms)), "start", broker, "1") for broker in order]
+    for _ in range(random.randint(0, 3)):
+        kind = random.choice(("expire", "expire", "kill", "cut from store"))
+        steps.append(Step(random.randint(0, 400), kind, random.choice(("controller", *order)), "1"))
+    return steps

@@ -12,8 +12,9 @@ from tests.simulation.cluster.schedule import plan_of
 
 FIRST_SEEDS = {"changes-isr-unseen": 20}
 """Where the search for a broken rule begins, if none of the first seeds notices it."""
-RARE = {"joins-at-high-watermark", "serves-any-epoch"}
-"""Rules that need hundreds of histories to be noticed; the campaign looks for them."""
+RARE = {"joins-at-high-watermark", "serves-any-epoch", "deletes-by-part"}
+"""Rules that need many histories to be noticed; the campaign looks for them."""
+WITH_COORDINATORS = [seed for seed in range(600) if plan_of(seed).coordinators]
 
 
 @pytest.mark.slow
@@ -26,10 +27,18 @@ def test_histories_keep_the_invariants(first: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", WITH_COORDINATORS[:4])
+def test_every_coordinator_is_where_kafka_has_it(seed: int) -> None:
+    outcome = play(plan_of(seed))
+    assert not outcome.problem, (seed, outcome.problem, outcome.where)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule not in RARE])
 def test_a_broken_rule_is_noticed(rule: str) -> None:
     first = FIRST_SEEDS.get(rule, 0)
-    problems = (play(plan_of(seed), rule).problem for seed in range(first, first + 60))
+    seeds = WITH_COORDINATORS if RULES[rule].needs_coordinators else range(first, first + 60)
+    problems = (play(plan_of(seed), rule).problem for seed in seeds)
     assert next(filter(None, problems), ""), f"not from seed {first} on: see campaign --rule {rule}"
 
 

@@ -19,19 +19,24 @@ from random import Random
 from typing import Any, Final
 from unittest.mock import patch
 
+from kafkapy.clock import Clock
 from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.controller.requests import OnResponse, PeerQueues
 from kafkapy.metadata.store import StoreClosedError
 from kafkapy.metadata.znodes import ControllerZNode
+from kafkapy.network.peer import BrokerChannel
 from kafkapy.server.broker import START_FAILURES, BrokerServer
 from kafkapy.server.context import RequestContext, Services
 from kafkapy.server.dispatch import Dispatcher
 from kafkapy.server.interception import Handle, Hooks, Result
 from kafkapy.storage.io.files import Files
 from tests.simulation.cluster.clients import OFFSETS, TP, Clients
+from tests.simulation.cluster.coordinators import Coordinators
 from tests.simulation.cluster.flusher import SimulatedFlusher
 from tests.simulation.cluster.invariants import Invariants, Violation
 from tests.simulation.cluster.loop import NODE, Node, SimulatedClock, SimulatedLoop, StuckError
 from tests.simulation.cluster.network import Host, Network
+from tests.simulation.cluster.parts import PartsChannel
 from tests.simulation.cluster.schedule import BROKERS, Plan, Step
 from tests.simulation.cluster.store import SimulatedStore
 from tests.simulation.disk import SimulatedDisk
@@ -48,6 +53,8 @@ SETTINGS: Final = {
     "auto.leader.rebalance.enable": "false",
     "offsets.topic.num.partitions": "1",
     "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
     "group.initial.rebalance.delay.ms": "0",
     "controlled.shutdown.retry.backoff.ms": "200",
     "controlled.shutdown.max.retries": "2",
@@ -77,6 +84,7 @@ class SimulatedBroker:
         self.services: Services | None = None
         self.is_up = False
         self.flusher: SimulatedFlusher | None = None
+        self._later_settings: dict[str, str] = {}
         self._life: asyncio.Task[None] | None = None
         """The start or stop that is running."""
 
@@ -108,6 +116,7 @@ class SimulatedBroker:
         properties = {
             **SETTINGS,
             **world.plan.settings,
+            **self._later_settings,
             "broker.id": str(self.id),
             "log.dirs": str(self.directory / "data"),
             "listeners": "PLAINTEXT://127.0.0.1:0",
@@ -116,6 +125,8 @@ class SimulatedBroker:
         config = BrokerConfig.from_properties(properties)
         clock = SimulatedClock(world.loop)
         hooks = Hooks(interceptor=self, files=self.files)
+        if world.plan.coordinators is not None:
+            self._later_settings = world.plan.coordinators.later_settings
         world.note("starts")
         self.server = BrokerServer(config, clock, store=world.store, serves_brokers=True, hooks=hooks)  # type: ignore[arg-type]
         try:
@@ -209,6 +220,7 @@ class World:
         self.brokers: Final = {broker: SimulatedBroker(self, broker) for broker in BROKERS}
         self._by_node = {each.node: each for each in self.brokers.values()}
         self.clients: Final = Clients(self)
+        self.coordinators: Final = None if plan.coordinators is None else Coordinators(self, plan.coordinators)
         self._node = Node("schedule")
         self._tasks: set[asyncio.Task[Any]] = set()
         self._store_has_changed = False
@@ -266,10 +278,15 @@ class World:
         def random() -> Random:
             return Random(self.loop.random.getrandbits(64))
 
+        def queues(channel: BrokerChannel, clock: Clock, on_response: OnResponse) -> PeerQueues:
+            return PeerQueues(PartsChannel(channel, random()), clock, on_response)
+
         with ExitStack() as patched:
             patched.callback(shutil.rmtree, self.directory, ignore_errors=True)
             patched.callback(self.loop.close)
             patched.enter_context(patch("kafkapy.server.broker.ThreadFlusher", flusher))
+            if self.coordinators is not None:
+                patched.enter_context(patch("kafkapy.controller.controller.PeerQueues", queues))
             patched.enter_context(patch("kafkapy.server.broker.bind", lambda _: _Socket()))
             for name in ("kafkapy.server.broker", "kafkapy.server.node", "random"):
                 patched.enter_context(patch(f"{name}.SystemRandom", random))
@@ -328,10 +345,18 @@ class World:
         await self.until(lambda: all(broker.is_up for broker in self.brokers.values()), "the brokers have not started")
         await self.clients.create_topic()
         await self.until(self._is_whole, "the replicas of the new topic are not in sync")
+        if self.coordinators is not None:
+            await self.coordinators.prepare()
         self.clients.begin()
         for step in self.plan.steps:
             await asyncio.sleep(step.after_ms / 1000)
-            self.do(step)
+            if step.kind == "inspect" and self.coordinators is not None:
+                await self.coordinators.inspect()
+                self.coordinators.begin()
+            else:
+                self.do(step)
+        if self.coordinators is not None:
+            await self.coordinators.inspect()
         self.note("all faults end")
         self.clients.finish()
         self.calm()
@@ -368,12 +393,14 @@ class World:
         seen = [law.copies[each].seen for each in BROKERS if each in law.copies]
         return len({each and each[2:] for each in seen}) == 1 and None not in seen and seen[0][2] == seen[0][3]
 
+    def are_up(self) -> bool:
+        """Tell whether all brokers run; start those that do not."""
+        for broker in self.brokers.values():
+            broker.begin()
+        return all(broker.is_up for broker in self.brokers.values())
+
     def _is_quiet(self) -> bool:
-        if not all(broker.is_up for broker in self.brokers.values()):
-            for broker in self.brokers.values():
-                broker.begin()
-            return False
-        return self.clients.are_idle and self._is_whole()
+        return self.are_up() and self.clients.are_idle and self._is_whole()
 
     # events
 
@@ -407,6 +434,12 @@ class World:
             case "kill":
                 self._resume(broker)
                 broker.kill()
+            case "kill all":
+                for each in self.brokers.values():
+                    self._resume(each)
+                    each.kill()
+            case "start":
+                broker.begin()
             case "stop":
                 self._resume(broker)
                 broker.end_cleanly()

@@ -1,0 +1,128 @@
+"""The sentences of Apache Kafka 2.7.2 that clients and tools compare with what they expect, in one place.
+
+Only sentences that programs look at, and those beside them, are Kafka's; all others are kafkapy's own. Callers shorten
+a name that may be long.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+# topics
+
+
+def topic_exists(name: str) -> str:
+    """A topic of this name exists."""
+    return f"Topic '{name}' already exists."
+
+
+def topic_missing(name: str) -> str:
+    """No topic has this name."""
+    return f"The topic '{name}' does not exist."
+
+
+EMPTY_TOPIC_NAME: Final = "Topic name is illegal, it can't be empty"
+DIRECTORY_TOPIC_NAME: Final = 'Topic name cannot be "." or ".."'
+
+
+def topic_name_too_long(name: str) -> str:
+    """A name of more than 249 characters."""
+    return f"Topic name is illegal, it can't be longer than 249 characters, topic name: {name}"
+
+
+def topic_name_characters(name: str) -> str:
+    """A name with a character that is not allowed."""
+    return f"Topic name \"{name}\" is illegal, it contains a character other than ASCII alphanumerics, '.', '_' and '-'"
+
+
+def topic_collides(name: str, others: Iterable[str]) -> str:
+    """A name that differs from those of existing topics only in ``.`` and ``_``."""
+    return f"Topic '{name}' collides with existing topics: {', '.join(others)}"
+
+
+NO_PARTITIONS: Final = "Number of partitions must be larger than 0."
+NO_REPLICAS: Final = "Replication factor must be larger than 0."
+
+
+def too_few_brokers(replication_factor: int, brokers: int) -> str:
+    """More replicas than live brokers."""
+    return f"Replication factor: {replication_factor} larger than available brokers: {brokers}."
+
+
+def fewer_partitions(present: int, requested: int) -> str:
+    """CreatePartitions with a number below the present one."""
+    return f"Topic currently has {present} partitions, which is higher than the requested {requested}."
+
+
+def as_many_partitions(present: int) -> str:
+    """CreatePartitions with the present number."""
+    return f"Topic already has {present} partitions."
+
+
+def being_reassigned(topic: str) -> str:
+    """CreatePartitions during a reassignment."""
+    return f"A partition reassignment is in progress for the topic '{topic}'."
+
+
+# configuration
+
+
+def invalid_value(name: str, value: object, reason: str) -> str:
+    """A value that the key does not allow; ``reason`` is a sentence."""
+    return f"Invalid value {value} for configuration {name}: {reason}"
+
+
+def unknown_topic_key(name: str) -> str:
+    """No topic can have this key."""
+    return f"Unknown topic config name: {name}"
+
+
+def invalid_alteration(resource_type: str, name: str, reason: str) -> str:
+    """The resource can't have the requested values."""
+    return f"Invalid config value for resource ConfigResource(type={resource_type}, name='{name}'): {reason}"
+
+
+def not_dynamic(names: Iterable[str]) -> str:
+    """Keys of a broker that only a restart changes."""
+    return f"Cannot update these configs dynamically: {_scala_set(names)}"
+
+
+def only_per_broker(names: Iterable[str]) -> str:
+    """Keys that can be set for one broker, but not for all at once."""
+    return f"Cannot update these configs at default cluster level, broker id must be specified: {_scala_set(names)}"
+
+
+def only_per_listener(names: Iterable[str]) -> str:
+    """Keys that can be set for one listener, but not without its prefix."""
+    return (
+        "These security configs can be dynamically updated only per-listener using the listener prefix: "
+        f"{_scala_set(names)}"
+    )
+
+
+def _scala_set(names: Iterable[str]) -> str:
+    return f"Set({', '.join(names)})"
+
+
+# security, which is off
+
+NO_AUTHORIZER: Final = "No Authorizer is configured on the broker."
+NO_AUTHORIZER_TO_DESCRIBE: Final = "No Authorizer is configured on the broker"
+UNEXPECTED_SASL_AUTHENTICATE: Final = "SaslAuthenticate request received after successful authentication"
+EMPTY_USER_NAME: Final = "Username must not be empty"
+NO_SCRAM_CREDENTIAL_TO_DELETE: Final = "Attempt to delete a user credential that does not exist"
+
+
+def no_scram_credential(user: str) -> str:
+    """The user has no SCRAM credentials."""
+    return f"Attempt to describe a user credential that does not exist: {user}"
+
+
+def scram_user_repeated(user: str) -> str:
+    """A request describes a user twice."""
+    return f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
+
+
+# features
+
+UNSUPPORTED_FEATURE: Final = "Could not apply finalized feature update because the provided feature is not supported."
+EMPTY_FEATURE_NAME: Final = "Feature name can not be empty."

@@ -1,0 +1,28 @@
+"""CreateDelegationToken v0-2: tokens are for authenticated clients; the answer is that of 2.7.2 to any other client.
+
+Errors: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED 64.
+"""
+
+from typing import Final
+
+from kafkapy.protocol.errors import ErrorCode
+from kafkapy.protocol.messages.create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
+from kafkapy.server.context import RequestContext
+
+_NO_TIME_MS: Final = -1
+
+
+def handle(context: RequestContext, _request: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse:
+    """Refuse the request; the answer names the client's principal, as in Apache Kafka."""
+    principal_type, _, principal_name = context.session.principal.partition(":")
+    return CreateDelegationTokenResponse(
+        error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
+        principal_type=principal_type,
+        principal_name=principal_name,
+        issue_timestamp_ms=_NO_TIME_MS,
+        expiry_timestamp_ms=_NO_TIME_MS,
+        max_timestamp_ms=_NO_TIME_MS,
+    )

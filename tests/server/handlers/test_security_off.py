@@ -1,0 +1,185 @@
+"""The APIs of security, quotas and features, which a broker without them answers as Apache Kafka 2.7.2 does."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkapy import kafka_texts
+from kafkapy.metrics import MOST_SASL_ADDRESSES, SaslLines
+from kafkapy.protocol.errors import ErrorCode
+from kafkapy.protocol.messages import alter_client_quotas as alter_quotas
+from kafkapy.protocol.messages import alter_user_scram_credentials as alter_scram
+from kafkapy.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from kafkapy.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
+from kafkapy.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from kafkapy.protocol.messages.describe_acls import DescribeAclsRequest
+from kafkapy.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
+from kafkapy.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
+from kafkapy.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from kafkapy.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
+from kafkapy.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
+from kafkapy.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from kafkapy.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from kafkapy.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from tests.server.harness import Client, run, running_broker
+
+MANY = 10_000
+ANY = 1
+NOT_ALLOWED = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+
+
+def _answer(tmp_path: Path, request: Any, version: int) -> Any:
+    answers: list[Any] = []
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            answers.append(await (await Client.connect(broker)).ask(request, version))
+
+    run(scenario())
+    return answers[0]
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_no_mechanism_is_offered(version: int, tmp_path: Path) -> None:
+    answer = _answer(tmp_path, SaslHandshakeRequest("PLAIN"), version)
+    assert (answer.error_code, answer.mechanisms) == (ErrorCode.ILLEGAL_SASL_STATE, [])
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_sasl_messages_are_refused(version: int, tmp_path: Path) -> None:
+    answer = _answer(tmp_path, SaslAuthenticateRequest(b"\0user\0password"), version)
+    assert (answer.error_code, answer.error_message) == (
+        ErrorCode.ILLEGAL_SASL_STATE,
+        "SaslAuthenticate request received after successful authentication",
+    )
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_there_are_no_access_control_lists(version: int, tmp_path: Path) -> None:
+    pattern = ANY if version else 3
+    answer = _answer(tmp_path, DescribeAclsRequest(ANY, None, pattern, None, None, ANY, ANY), version)
+    assert (answer.error_code, answer.error_message, answer.resources) == (
+        ErrorCode.SECURITY_DISABLED,
+        "No Authorizer is configured on the broker",
+        [],
+    )
+
+
+@pytest.mark.parametrize("count", [0, 2, MANY])
+def test_each_access_control_entry_is_refused(count: int, tmp_path: Path) -> None:
+    created = _answer(tmp_path, CreateAclsRequest([AclCreation(2, "t", 3, "User:a", "*", 3, 3)] * count), 2)
+    refusal = (ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker.")
+    assert [(each.error_code, each.error_message) for each in created.results] == [refusal] * count
+
+
+@pytest.mark.parametrize("count", [0, 2, MANY])
+def test_each_filter_is_refused(count: int, tmp_path: Path) -> None:
+    deleted = _answer(tmp_path, DeleteAclsRequest([DeleteAclsFilter(ANY, None, ANY, None, None, ANY, ANY)] * count), 2)
+    refusal = (ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker.", [])
+    found = [(each.error_code, each.error_message, each.matching_acls) for each in deleted.filter_results]
+    assert found == [refusal] * count
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_no_delegation_token_is_issued(version: int, tmp_path: Path) -> None:
+    answer = _answer(tmp_path, CreateDelegationTokenRequest(max_lifetime_ms=-1), version)
+    assert (answer.error_code, answer.principal_type, answer.principal_name) == (NOT_ALLOWED, "User", "ANONYMOUS")
+    assert (answer.issue_timestamp_ms, answer.expiry_timestamp_ms, answer.max_timestamp_ms) == (-1, -1, -1)
+    assert (answer.token_id, answer.hmac) == ("", b"")
+
+
+@pytest.mark.parametrize("request_class", [RenewDelegationTokenRequest, ExpireDelegationTokenRequest])
+@pytest.mark.parametrize("version", [0, 2])
+def test_no_delegation_token_is_changed(request_class: type[Any], version: int, tmp_path: Path) -> None:
+    answer = _answer(tmp_path, request_class(b"hmac", 5), version)
+    assert (answer.error_code, answer.expiry_timestamp_ms) == (NOT_ALLOWED, -1)
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_no_delegation_token_is_described(version: int, tmp_path: Path) -> None:
+    answer = _answer(tmp_path, DescribeDelegationTokenRequest(None), version)
+    assert (answer.error_code, answer.tokens) == (NOT_ALLOWED, [])
+
+
+def test_there_are_no_quotas_and_none_is_stored(tmp_path: Path) -> None:
+    entry = alter_quotas.RequestEntryData(
+        [alter_quotas.EntityData("user", None)], [alter_quotas.OpData("producer_byte_rate", 5.0, False)]
+    )
+    altered = _answer(tmp_path / "one", alter_quotas.AlterClientQuotasRequest([entry], False), 0)
+    [refused] = altered.entries
+    assert refused.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert "quota" in refused.error_message
+    assert [(each.entity_type, each.entity_name) for each in refused.entity] == [("user", None)]
+    described = _answer(tmp_path / "two", DescribeClientQuotasRequest([], False), 0)
+    assert (described.error_code, described.error_message, described.entries) == (0, None, [])
+
+
+@pytest.mark.parametrize("users", [None, []])
+def test_no_user_has_scram_credentials(users: list[UserName] | None, tmp_path: Path) -> None:
+    answer = _answer(tmp_path, DescribeUserScramCredentialsRequest(users), 0)
+    assert (answer.error_code, answer.error_message, answer.results) == (0, None, [])
+
+
+def test_each_user_is_described_once(tmp_path: Path) -> None:
+    names = ["a", "", *["b"] * MANY]
+    answer = _answer(tmp_path, DescribeUserScramCredentialsRequest([UserName(name) for name in names]), 0)
+    assert [(each.user, each.error_code, each.error_message) for each in answer.results] == [
+        ("a", ErrorCode.RESOURCE_NOT_FOUND, kafka_texts.no_scram_credential("a")),
+        ("", ErrorCode.RESOURCE_NOT_FOUND, "Username must not be empty"),
+        ("b", ErrorCode.DUPLICATE_RESOURCE, kafka_texts.scram_user_repeated("b")),
+    ]
+
+
+def test_scram_credentials_are_not_stored(tmp_path: Path) -> None:
+    request = alter_scram.AlterUserScramCredentialsRequest(
+        [alter_scram.ScramCredentialDeletion("gone", 1)],
+        [alter_scram.ScramCredentialUpsertion("new", 1, 4096, b"salt", b"password")],
+    )
+    answer = _answer(tmp_path, request, 0)
+    assert [(each.user, each.error_code) for each in answer.results] == [
+        ("gone", ErrorCode.RESOURCE_NOT_FOUND),
+        ("new", ErrorCode.UNSUPPORTED_SASL_MECHANISM),
+    ]
+
+
+def test_no_feature_is_known(tmp_path: Path) -> None:
+    updates = [FeatureUpdateKey("metadata.version", 3, False)]
+    answer = _answer(tmp_path, UpdateFeaturesRequest(60_000, updates), 0)
+    assert answer.error_code == 0
+    assert [(each.feature, each.error_code, each.error_message) for each in answer.results] == [
+        ("metadata.version", ErrorCode.INVALID_REQUEST, kafka_texts.UNSUPPORTED_FEATURE)
+    ]
+
+
+def test_a_client_that_wants_sasl_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            for _ in range(3):
+                client = await Client.connect(broker)
+                await client.ask(SaslHandshakeRequest("PLAIN"), 1)
+                await client.ask(SaslAuthenticateRequest(b"\0secret"), 2)
+
+    with caplog.at_level(logging.INFO):
+        run(scenario())
+    lines = [record.getMessage() for record in caplog.records if "SASL" in record.getMessage()]
+    assert len(lines) == 1
+    assert "127.0.0.1" in lines[0]
+    assert "secret" not in caplog.text
+
+
+def test_a_line_for_each_address_and_minute() -> None:
+    lines = SaslLines()
+    assert lines.may_log("10.0.0.1", 0.0)
+    assert not lines.may_log("10.0.0.1", 59.9)
+    assert lines.may_log("10.0.0.2", 59.9)
+    assert lines.may_log("10.0.0.1", 60.0)
+    assert not lines.may_log("10.0.0.1", 119.0)
+
+
+def test_the_remembered_addresses_are_bounded() -> None:
+    lines = SaslLines()
+    assert all(lines.may_log(str(address), 0.0) for address in range(MOST_SASL_ADDRESSES + 1))
+    assert lines.may_log("0", 1.0)  # forgotten
+    assert not lines.may_log(str(MOST_SASL_ADDRESSES), 1.0)
