@@ -28,6 +28,7 @@ from kafkapy.metadata.store import (
     Watch,
 )
 from kafkapy.metadata.zookeeper_address import ZooKeeperAddress
+from kafkapy.metadata.zookeeper_heartbeat import Heartbeat
 from kafkapy.metadata.zookeeper_operations import TreeRoot
 from kafkapy.metadata.zookeeper_session import Read, ZooKeeperSession, ZooKeeperSettings
 from kafkapy.turns import pause
@@ -47,6 +48,21 @@ class ZooKeeperStore:
     def session_id(self) -> int:
         """See ``MetadataStore.session_id``; 0 before ``open``."""
         return self._session.number
+
+    @property
+    def is_available(self) -> bool:
+        """See ``MetadataStore.is_available``."""
+        return self._session.is_usable
+
+    @property
+    def has_space(self) -> bool:
+        """See ``MetadataStore.has_space``; a ZooKeeper without space is one that does not answer."""
+        return True
+
+    @property
+    def heartbeat(self) -> Heartbeat:
+        """Keeps the session alive beside the event loop, once it is started."""
+        return self._session.heartbeat
 
     @property
     def session_password(self) -> bytes:
@@ -172,6 +188,7 @@ async def open_zookeeper(config: BrokerConfig, clock: Clock) -> ZooKeeperStore:
     address = ZooKeeperAddress.parse(config.text("zookeeper.connect"))
     store = ZooKeeperStore(address, clock, SystemRandom(), settings)
     await store.open()
+    store.heartbeat.start()
     return store
 
 

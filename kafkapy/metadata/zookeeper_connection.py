@@ -5,11 +5,14 @@ they are encoded and decoded by the classes of ``kazoo.protocol.serialization``.
 """
 
 import asyncio
+import socket
 import struct
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import ClassVar, Final
 
-from kazoo.protocol.serialization import int_struct, long_struct, write_string
+from kazoo.protocol.serialization import Ping, int_struct, long_struct, write_string
 
 from kafkapy.clock import Clock
 
@@ -17,6 +20,8 @@ MAX_FRAME_SIZE: Final = 64 * 1024 * 1024
 """A larger response, such as the names of a million children, ends the connection."""
 
 _LENGTH_SIZE: Final = int_struct.size
+XID_PING: Final = -2
+PING: Final = int_struct.pack(XID_PING) + int_struct.pack(Ping.type)
 
 
 class SetWatches:
@@ -41,7 +46,10 @@ class SetWatches:
 
 
 class ServerConnection(asyncio.Protocol):
-    """``receive`` gets each payload; ``closed`` gets the reason when the connection is over, whatever ended it."""
+    """``receive`` gets each payload; ``closed`` gets the reason when the connection is over, whatever ended it.
+
+    All methods are for the event loop, but ``ping_after``, which another thread may call.
+    """
 
     def __init__(self, clock: Clock, receive: Callable[[bytes], None]) -> None:
         self.receive = receive
@@ -50,12 +58,31 @@ class ServerConnection(asyncio.Protocol):
         self._clock = clock
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
+        self._sending = threading.Lock()
+        """Held while a frame is sent: no other one may begin in the middle of it."""
+        self._socket: socket.socket | None = None
+        """The transport's socket under another descriptor, which stays that socket until ``connection_lost``."""
 
     def send(self, payload: bytes) -> None:
         """Send a payload; it is lost when the connection is over."""
         if self._transport is not None and not self.closed.done():
-            self.sent_s = self._clock.monotonic_s()
-            self._transport.write(int_struct.pack(len(payload)) + payload)
+            with self._sending:
+                self.sent_s = self._clock.monotonic_s()
+                self._transport.write(_frame(payload))
+
+    def ping_after(self, quiet_s: float) -> None:
+        """Ping if nothing was sent for ``quiet_s``, and no part of a frame still waits; may be called in a thread."""
+        with self._sending:
+            now_s = self._clock.monotonic_s()
+            if self._socket is None or self._transport is None or now_s - self.sent_s < quiet_s:
+                return
+            if self._transport.get_write_buffer_size():
+                return  # what waits is a message too
+            try:
+                self._socket.send(_frame(PING))  # 12 bytes: all or none
+            except OSError:
+                return  # the event loop finds out
+            self.sent_s = now_s
 
     def abort(self, reason: str) -> None:
         """Close the connection at once; later calls change nothing."""
@@ -68,6 +95,8 @@ class ServerConnection(asyncio.Protocol):
         """See ``asyncio.BaseProtocol``."""
         assert isinstance(transport, asyncio.Transport), "a stream has a transport for reading and writing"
         self._transport = transport
+        with suppress(OSError):  # no descriptor is free: then only the event loop pings
+            self._socket = transport.get_extra_info("socket").dup()
         if self.closed.done():
             transport.abort()
 
@@ -83,6 +112,10 @@ class ServerConnection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """See ``asyncio.BaseProtocol``."""
+        with self._sending:
+            if self._socket is not None:
+                self._socket.close()
+            self._socket = None
         self.abort("the server closed the connection" if error is None else f"the connection broke: {error}")
 
     def _next_payload(self) -> bytes | None:
@@ -97,3 +130,8 @@ class ServerConnection(asyncio.Protocol):
         payload = bytes(self._buffer[_LENGTH_SIZE:end])
         del self._buffer[:end]
         return payload
+
+
+def _frame(payload: bytes) -> bytes:
+    length: bytes = int_struct.pack(len(payload))
+    return length + payload

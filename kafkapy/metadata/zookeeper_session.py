@@ -69,7 +69,8 @@ from kafkapy.metadata.store import (
 )
 from kafkapy.metadata.tree import Watches
 from kafkapy.metadata.zookeeper_address import ZooKeeperAddress
-from kafkapy.metadata.zookeeper_connection import ServerConnection, SetWatches
+from kafkapy.metadata.zookeeper_connection import PING, XID_PING, ServerConnection, SetWatches
+from kafkapy.metadata.zookeeper_heartbeat import Heartbeat
 from kafkapy.metadata.zookeeper_operations import (
     NO_NODE,
     SESSION_EXPIRED,
@@ -93,7 +94,6 @@ CLOSE_MS: Final = 2_000
 """How long ``close`` waits for the server."""
 
 _XID_EVENT: Final = -1
-_XID_PING: Final = -2
 _XID_AUTH: Final = -4
 _XID_WATCHES: Final = -8
 _MAX_XID: Final = 2**31 - 1
@@ -154,6 +154,7 @@ class ZooKeeperSession:
         self._settings = settings
         self._root = TreeRoot(address.chroot, settings.secure)
         self._listeners: list[SessionListener] = []
+        self.heartbeat: Final = Heartbeat(clock)
         # The session.
         self._number = 0
         self._id = 0
@@ -186,6 +187,11 @@ class ZooKeeperSession:
     def number(self) -> int:
         """The session's id, as a positive number; another one in each session, 0 before the first."""
         return self._number
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether requests are sent at once: the server has accepted the session on the present connection."""
+        return self._is_usable
 
     @property
     def timeout_ms(self) -> int:
@@ -224,6 +230,7 @@ class ZooKeeperSession:
         if self._is_closed:
             return
         self._is_closed = True
+        self.heartbeat.stop()
         connection = self._connection
         for request in (*self._unanswered, *self._in_flight, *self._queue):
             _fail(request, StoreClosedError("/"))
@@ -290,6 +297,8 @@ class ZooKeeperSession:
         return _Request(message, path, asyncio.get_running_loop().create_future())
 
     def _submit(self, request: _Request) -> None:
+        while self._queue and self._queue[0].answer.done():  # its caller has given up
+            self._queue.popleft()
         self._queue.append(request)
         self._pump()
 
@@ -317,7 +326,7 @@ class ZooKeeperSession:
             self._watched(payload, offset)
         elif header.xid == _XID_AUTH:
             self._authenticated(header.err)
-        elif header.xid not in (_XID_PING, _XID_WATCHES) and not self._is_closed:
+        elif header.xid not in (XID_PING, _XID_WATCHES) and not self._is_closed:
             self._answered(header, payload, offset)
 
     def _watched(self, payload: bytes, offset: int) -> None:
@@ -513,7 +522,8 @@ class ZooKeeperSession:
             connection.abort(f"nothing was heard of it for {now_s - connection.heard_s:.1f} s")
             return
         if now_s - connection.sent_s >= timeout_s / 4:
-            connection.send(int_struct.pack(_XID_PING) + int_struct.pack(serialization.Ping.type))
+            connection.send(PING)
+        self.heartbeat.beat(connection, self._timeout_ms)
         self._beat = self._clock.call_later(self._timeout_ms / 6, self._keep_alive, connection)
 
     # The session goes on, or not.

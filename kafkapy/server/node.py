@@ -33,6 +33,8 @@ from kafkapy.types import TopicPartition
 FIRST_METADATA_MS: Final = 30_000
 REGISTRATION_RETRY_MS: Final = 1_000
 """How long to wait before another try to register under an id that another broker holds."""
+ID_IN_USE_MS: Final = 30_000
+"""How long a start waits, at least, for the end of the session of a broker that was killed and has its id."""
 STORE_PATIENCE_MS: Final = 3_000
 """How long ``stop`` waits for a store that does not answer."""
 
@@ -138,8 +140,11 @@ class MetadataNode:
 
     async def _join_when_free(self) -> None:
         """Join; while another session holds the broker's id, wait until that of a broker that was killed has ended."""
-        timeout_ms = 0 if self._config.embedded_store else self._config.integer("zookeeper.session.timeout.ms")
-        last_s = self._clock.monotonic_s() + timeout_ms * 1.5 / 1000  # a server looks for dead sessions now and then
+        wait_ms = 0.0
+        if not self._config.embedded_store:
+            # ZooKeeper ends a session late: it looks for dead ones now and then, and begins anew after a failover.
+            wait_ms = max(self._config.integer("zookeeper.session.timeout.ms") * 2, ID_IN_USE_MS)
+        last_s = self._clock.monotonic_s() + wait_ms / 1000
         is_told = False
         while True:
             try:
@@ -148,7 +153,7 @@ class MetadataNode:
                 if self._clock.monotonic_s() >= last_s:
                     raise
                 if not is_told:
-                    logger.warning("%s. Waiting up to %.0f s for that", error, timeout_ms * 1.5 / 1000)
+                    logger.warning("%s. Waiting up to %.0f s for that", error, wait_ms / 1000)
                     is_told = True
             else:
                 return

@@ -94,7 +94,7 @@ class LogManager:
         """
         if not self.directories.are_locked:
             self.lock()
-        load_found(self, survey(self), config_of or (lambda _topic: self.config))
+        finish(load_found(self, survey(self), config_of or (lambda _topic: self.config)))
 
     def open(
         self, directory: DataDirectory, partition: TopicPartition, config: LogConfig, checkpointed: Checkpointed
@@ -600,10 +600,13 @@ def load_found(
     found: Sequence[Found],
     config_of: Callable[[str], LogConfig],
     recovered: Collection[str] = (),
-) -> None:
-    """Open the partitions found, without reading those in the folders ``recovered`` again. See ``LogManager.load``."""
+) -> Steps[None]:
+    """Open the partitions found, without reading those in the folders ``recovered`` again. See ``LogManager.load``.
+
+    A step is a log: many small ones may take seconds to recover.
+    """
     for each in found:
-        _load_directory(logs, each, config_of, recovered)
+        yield from _load_directory(logs, each, config_of, recovered)
     logs.directories.check_one_works()
 
 
@@ -663,11 +666,14 @@ def _load_directory(
     found: Found,
     config_of: Callable[[str], LogConfig],
     recovered: Collection[str],
-) -> None:
+) -> Steps[None]:
     directory = found.directory
     try:
         directory.remove_clean_marker()
         for partition, path in found.paths:
+            yield
+            if directory.failure is not None:
+                return  # since the last step; what was opened is closed
             config, checkpointed = config_of(partition.topic), found.checkpointed(partition)
             if path in recovered:
                 checkpointed = checkpointed._replace(recovered=True)

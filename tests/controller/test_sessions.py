@@ -218,7 +218,7 @@ def test_a_broker_that_was_killed_waits_for_the_end_of_its_session(caplog: pytes
         dead = store.session()
         await dead.create("/brokers/ids/1", b"", ephemeral=True)
         starting = asyncio.ensure_future(started.start(1, **CLUSTER_KEYS))
-        await until(lambda: "Waiting up to 9 s" in caplog.text)
+        await until(lambda: "Waiting up to 30 s" in caplog.text)
         clock.advance(REGISTRATION_RETRY_MS)
         await started.settle()
         assert not starting.done()
@@ -236,7 +236,7 @@ def test_a_broker_that_was_killed_waits_for_the_end_of_its_session(caplog: pytes
     asyncio.run(main())
 
 
-def test_an_id_that_stays_taken_is_refused_after_the_session_timeout() -> None:
+def test_an_id_that_stays_taken_is_refused_after_half_a_minute() -> None:
     async def main() -> None:
         clock = ManualClock()
         store = EmbeddedStore(None, clock)
@@ -249,7 +249,7 @@ def test_an_id_that_stays_taken_is_refused_after_the_session_timeout() -> None:
         while not starting.done():
             clock.advance(REGISTRATION_RETRY_MS)
             await asyncio.sleep(0)
-        assert clock.monotonic_s() * 1000 >= 9_000
+        assert clock.monotonic_s() * 1000 >= 30_000
         with pytest.raises(BrokerIdTakenError, match=r"A broker with id 1 is registered already"):
             starting.result()
         assert (await live.get("/brokers/ids/1")).data == b"live"

@@ -24,6 +24,7 @@ from kafkapy.metadata.store import (
 )
 from kafkapy.metadata.zookeeper import ZooKeeperStore, open_zookeeper
 from kafkapy.metadata.zookeeper_address import ZooKeeperAddress
+from kafkapy.metadata.zookeeper_heartbeat import LONGEST_STEP_S
 from kafkapy.metadata.zookeeper_operations import access_list, results_if_done
 from kafkapy.testing.clock import ManualClock
 from tests.metadata.store_contract import OpenSession, SessionEvents, StoreContract
@@ -81,6 +82,14 @@ def _store(clock: ManualClock, *ports: int, session_timeout_ms: int = 6_000) -> 
     settings = SETTINGS._replace(session_timeout_ms=session_timeout_ms, connection_timeout_ms=20_000)
     address = ZooKeeperAddress(",".join(f"{HOST}:{port}" for port in ports), "")
     return ZooKeeperStore(address, clock, random.Random(1), settings)
+
+
+class StuckClock(ManualClock):
+    __slots__ = ()
+
+    def stand_still(self, duration_ms: float) -> None:
+        """Let the time pass without timers, as in a long step of the event loop."""
+        self._elapsed_ms += duration_ms
 
 
 async def _advanced(clock: ManualClock, task: "asyncio.Future[None]") -> None:
@@ -152,6 +161,33 @@ def test_a_quiet_session_is_kept_alive() -> None:
                 await until(lambda: server.pings >= pings)  # noqa: B023
             await store.close()
             assert server.sessions == {}
+
+    asyncio.run(main())
+
+
+def test_a_session_is_kept_alive_while_the_event_loop_is_in_a_long_step() -> None:
+    async def main() -> None:
+        async with ZooKeeperServer() as server:
+            clock = StuckClock()
+            store = _store(clock, server.port)
+            await store.open()
+            for pings in range(1, 4):
+                clock.stand_still(1_900)
+                store.heartbeat.look()  # the loop is given its time
+                clock.stand_still(200)
+                await asyncio.to_thread(store.heartbeat.look)
+                await until(lambda: server.pings >= pings)  # noqa: B023
+                assert server.pings == pings
+            clock.advance(0)  # the loop is back, and has heard the answers: the connection is as good as before
+            assert await store.children("/") == []
+            assert len(server.connections) == 1
+            clock.stand_still(LONGEST_STEP_S * 1000)
+            store.heartbeat.look()  # it counts as dead
+            assert await store.children("/") == []
+            assert server.pings == 3
+            await store.close()
+            clock.stand_still(2_100)
+            store.heartbeat.look()
 
     asyncio.run(main())
 

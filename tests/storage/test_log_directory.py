@@ -14,7 +14,7 @@ from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.flusher import ThreadFlusher
 from kafkapy.storage.log.log import SEGMENTS_IN_A_STEP, Log, Storage
 from kafkapy.storage.log.producer_state import SNAPSHOTS_IN_A_STEP
-from kafkapy.storage.log_directory import LogManager
+from kafkapy.storage.log_directory import LogManager, load_found, survey
 from kafkapy.testing.clock import ManualClock
 from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
@@ -250,6 +250,23 @@ def test_a_disk_that_breaks_takes_its_directory_offline_and_no_other(
     finish(manager.checkpoint_recovery_points())
     manager.shutdown()
     assert [(tmp_path / name / ".kafka_cleanshutdown").exists() for name in "ab"] == [False, True]
+
+
+def test_the_start_opens_one_log_in_a_step_and_no_more_after_a_failure_of_the_directory(tmp_path: Path) -> None:
+    before = _manager(tmp_path)
+    for number in range(5):
+        fill(before.get_or_create(TopicPartition("t", number)), 3)
+    before.abandon()
+    logs = LogManager([str(tmp_path)], LogConfig(), ManualClock(START_MS))
+    logs.lock()
+    steps = load_found(logs, survey(logs), lambda _topic: logs.config)
+    for count in range(3):
+        next(steps)
+        assert len(list(logs.all_logs())) == count
+    logs.disk_failed(str(tmp_path), OSError(errno.EIO, "Input/output error"))
+    with pytest.raises(LogDirectoryError):
+        finish(steps)
+    assert len(list(logs.all_logs())) == 2
 
 
 def test_a_new_log_goes_to_the_next_directory_when_one_refuses_it(tmp_path: Path) -> None:

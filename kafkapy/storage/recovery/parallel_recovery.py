@@ -18,6 +18,7 @@ from kafkapy.storage.io.files import Files
 from kafkapy.storage.io.worker_pool import Facts, Job, WorkerPool
 from kafkapy.storage.log.segment import BASE_DIGITS, LOG_SUFFIX
 from kafkapy.storage.log_directory import Found, load_found, survey
+from kafkapy.turns import Steps, in_turns
 from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -63,10 +64,10 @@ async def load_in_parallel(
     processes: int,
     report: Callable[[Progress], object] = lambda _: None,
 ) -> None:
-    """As ``LogManager.load``, after its ``lock``; the event loop stays free during a large recovery."""
+    """As ``LogManager.load``, after its ``lock``; the event loop stays free, which the store's session needs."""
     found = survey(logs)
     recovered = await recover_in_workers(logs, found, config_of, processes=processes, report=report)
-    load_found(logs, found, config_of, recovered)
+    await in_turns(load_found(logs, found, config_of, recovered))
 
 
 async def recover_in_workers(
@@ -78,9 +79,7 @@ async def recover_in_workers(
     report: Callable[[Progress], object],
 ) -> set[str]:
     """Recover the logs of unclean directories in worker processes, if there is enough to read; return their folders."""
-    unclean = [
-        each for directory in found if not directory.clean for each in _unclean_logs(logs.storage.files, directory)
-    ]
+    unclean = await in_turns(_all_unclean_logs(logs.storage.files, found))
     total = sum(each.size for each in unclean)
     if total < WORTH_BYTES:
         return set()
@@ -122,15 +121,20 @@ def _recovered(bundles: Sequence[Sequence[UncleanLog]], outcomes: Sequence[Facts
     return recovered
 
 
-def _unclean_logs(files: Files, found: Found) -> Iterator[UncleanLog]:
-    for partition, path in found.paths:
-        try:
-            listing = files.list_directory(path)
-        except OSError:
-            continue  # opening the log will raise the error
-        size = _bytes_beyond(listing, found.checkpointed(partition).recovery_point)
-        if size:
-            yield UncleanLog(partition, path, found, size)
+def _all_unclean_logs(files: Files, found: Sequence[Found]) -> Steps[list[UncleanLog]]:
+    """Return the logs to recover; a step is a folder."""
+    unclean = []
+    for directory in found:
+        for partition, path in () if directory.clean else directory.paths:
+            yield
+            try:
+                listing = files.list_directory(path)
+            except OSError:
+                continue  # opening the log will raise the error
+            size = _bytes_beyond(listing, directory.checkpointed(partition).recovery_point)
+            if size:
+                unclean.append(UncleanLog(partition, path, directory, size))
+    return unclean
 
 
 def _bytes_beyond(listing: Sequence[tuple[str, int]], recovery_point: int) -> int:
