@@ -16,9 +16,17 @@ import pytest
 from compat_tests.data_path.frames import batch, fetch, list_offsets, new_topic, produce
 from compat_tests.groups.wire import Wire, answer_to_creation
 from compat_tests.kafkapy_process import KafkapyProcess
-from kafkapy.protocol.messages.create_topics import CreatableTopic
+from kafkapy.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkapy.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from kafkapy.protocol.messages.delete_topics import DeleteTopicsRequest
+from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kafkapy.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest
+from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 MEGABYTE = 1 << 20
 TIMEOUT_S = 30
@@ -173,3 +181,37 @@ def test_retention_frees_space(disk: Path, kafkapy: KafkapyProcess) -> None:
     with Wire(kafkapy.bootstrap) as wire:
         assert until_accepted(wire, topic) == end
         assert list_offsets(wire, topic, -2).offset > 0
+
+
+def shorten_retention(wire: Wire, topic: str) -> int:
+    """The code of the answer."""
+    alteration = AlterConfigsResource(2, topic, [AlterableConfig("retention.ms", 0, "1")])
+    return int(wire.ask(IncrementalAlterConfigsRequest([alteration]), 0).responses[0].error_code)
+
+
+@pytest.mark.parametrize("frees", ["deletion", "retention"])
+def test_every_request_is_answered_and_some_free_space(disk: Path, kafkapy: KafkapyProcess, frees: str) -> None:
+    kafkapy.start()
+    with Wire(kafkapy.bootstrap) as wire:
+        large, other = new_topic(wire, segment__bytes="100000"), new_topic(wire)
+        produce_until_refused(wire, large, 20_000)
+        end = produce_until_refused(wire, other, 20)
+        fill_up(disk)
+        creation = CreateTopicsRequest([CreatableTopic("new", 1, 1)], timeout_ms=3000)
+        assert wire.ask(creation, 5).topics[0].error_code in (0, 7)  # in the metadata; is there space for a log?
+        assert wire.ask(CreateTopicsRequest([CreatableTopic("newer", 1, 1)]), 5).topics[0].error_code == STORAGE_ERROR
+        assert wire.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 2).error_code == 0
+        assert wire.ask(FindCoordinatorRequest("group"), 1).error_code in (0, 15)
+        asked = MetadataRequest([MetadataRequestTopic(name="auto")], allow_auto_topic_creation=True)
+        assert wire.ask(asked, 4).topics[0].error_code == 5
+        assert produce(wire, other, batch(b"x" * 5000)) == (STORAGE_ERROR, -1)
+        if frees == "deletion":
+            deletion = DeleteTopicsRequest(topic_names=[large], timeout_ms=10_000)
+            assert wire.ask(deletion, 3).responses[0].error_code == 0
+        else:
+            assert shorten_retention(wire, large) == 0
+        assert until_accepted(wire, other) == end
+    kafkapy.kill()
+    kafkapy.start()
+    with Wire(kafkapy.bootstrap) as wire:
+        assert list_offsets(wire, other, -1).offset == end + 1

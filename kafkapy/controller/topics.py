@@ -7,7 +7,7 @@ over; the written change stays, and the controller completes it.
 import asyncio
 import math
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from random import Random
 from typing import Final, NamedTuple, Protocol
 
@@ -34,6 +34,7 @@ from kafkapy.metadata.errors import (
 )
 from kafkapy.metadata.image import MetadataCache, MetadataImage
 from kafkapy.metadata.store import (
+    CLIENT_WAIT_MS,
     BadVersionError,
     Create,
     MetadataStore,
@@ -44,6 +45,7 @@ from kafkapy.metadata.store import (
     SessionEndedError,
     SetData,
     StoreError,
+    in_time,
 )
 from kafkapy.metadata.topic_rules import (
     INTERNAL_TOPICS,
@@ -63,6 +65,7 @@ from kafkapy.metadata.znodes import (
     TopicZNode,
     decoded,
 )
+from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.turns import Steps, in_turns, pause
 from kafkapy.types import NO_LEADER, TopicPartition
 
@@ -296,16 +299,26 @@ class TopicAdmin:
         self, topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool = False
     ) -> list[TopicResult]:
         """Create the topics that can be created; one result per name."""
-        twice = await _named_twice(topic.name for topic in topics)
-        await self._look_around()
         results: dict[str, TopicResult] = {}
         created: list[str] = []
+        creation = self._create_topics(topics, results, created, validate_only=validate_only)
+        try:
+            await in_time(self._store, self._clock, timeout_ms, creation)
+        except RequestTimedOutError as error:
+            return await _late((topic.name for topic in topics), results, error)
+        await self._wait_created(created, timeout_ms, results)
+        return list(results.values())
+
+    async def _create_topics(
+        self, topics: Sequence[NewTopic], results: dict[str, TopicResult], created: list[str], *, validate_only: bool
+    ) -> None:
+        """Add the results to ``results``, and the names of written topics to ``created``."""
+        twice = await _named_twice(topic.name for topic in topics)
+        await self._look_around()
         with self._limit.admissions() as admissions, ExitStack() as unfinished:
             unfinished.callback(self._being_written.difference_update, created)
             await self._check_and_create(topics, twice, results, admissions, None if validate_only else created)
             unfinished.pop_all()
-        await self._wait_created(created, timeout_ms, results)
-        return list(results.values())
 
     async def _check_and_create(
         self,
@@ -353,11 +366,12 @@ class TopicAdmin:
                     wanted.append(name)
         if not wanted:
             return list(results.values())
+        requests = self._store.transactions([Create(DeleteTopicZNode.path(name))] for name in wanted)
         try:
-            for outcome in await self._store.transactions([Create(DeleteTopicZNode.path(name))] for name in wanted):
+            for outcome in await in_time(self._store, self._clock, timeout_ms, requests):
                 if isinstance(outcome, StoreError) and not isinstance(outcome, NodeExistsError):
                     raise outcome
-        except SessionEndedError as error:
+        except (SessionEndedError, RequestTimedOutError) as error:
             return list((results | {name: TopicResult(name, error) for name in wanted}).values())
         started = self._clock.monotonic_s()
         for name in wanted:
@@ -376,9 +390,21 @@ class TopicAdmin:
         self, topics: Sequence[MorePartitions], timeout_ms: int, *, validate_only: bool = False
     ) -> list[TopicResult]:
         """Add partitions; one result per name."""
+        results: dict[str, TopicResult] = {}
+        addition = self._add_partitions(topics, results, validate_only=validate_only)
+        try:
+            added = await in_time(self._store, self._clock, timeout_ms, addition)
+        except RequestTimedOutError as error:
+            return await _late((topic.name for topic in topics), results, error)
+        await self._wait_created(added, timeout_ms, results)
+        return list(results.values())
+
+    async def _add_partitions(
+        self, topics: Sequence[MorePartitions], results: dict[str, TopicResult], *, validate_only: bool
+    ) -> list[str]:
+        """Add the results to ``results``; return the names of the topics that were extended."""
         twice = await _named_twice(topic.name for topic in topics)
         await in_turns(self._limit.settle(self._metadata.image))
-        results: dict[str, TopicResult] = {}
         checked_replicas = 0
         wanted: list[MorePartitions] = []
         for topic in topics:
@@ -391,7 +417,6 @@ class TopicAdmin:
                 continue
             results[topic.name] = TopicResult(topic.name, None, topic.total)
             wanted.append(topic)
-        added: list[str] = []
         with self._limit.admissions() as admissions:
             for start in range(0, len(wanted), TOGETHER):
                 together = wanted[start : start + TOGETHER]
@@ -399,19 +424,27 @@ class TopicAdmin:
                     together, checked_replicas = await self._extend(
                         together, results, checked_replicas, None if validate_only else admissions
                     )
-        if not validate_only:
-            added = [topic.name for topic in wanted if results[topic.name].error is None]
-        await self._wait_created(added, timeout_ms, results)
-        return list(results.values())
+        return [topic.name for topic in wanted if results[topic.name].error is None and not validate_only]
 
     async def create_automatically(self, names: Sequence[str]) -> dict[str, BrokerError | None]:
         """Create topics that were requested by name alone, internal ones with their own settings; any broker may.
 
         Does not wait: None means that the topic is being created, or has just been created by another request.
-        LeaderNotAvailableError means that it can be created later (``CreationRate``).
+        LeaderNotAvailableError means that it can be created later (``CreationRate``), RequestTimedOutError that the
+        store does not answer.
         """
-        await self._look_around()
         outcomes: dict[str, BrokerError | None] = {}
+        creation = self._create_automatically(names, outcomes)
+        try:
+            await in_time(self._store, self._clock, CLIENT_WAIT_MS, creation)
+        except RequestTimedOutError as error:
+            for name in names:
+                await pause()
+                outcomes[name] = outcomes.get(name) or error.with_traceback(None)
+        return outcomes
+
+    async def _create_automatically(self, names: Sequence[str], outcomes: dict[str, BrokerError | None]) -> None:
+        await self._look_around()
         reserved: list[str] = []
         planned: list[_Planned] = []
         with self._limit.admissions() as admissions, ExitStack() as unfinished:
@@ -432,7 +465,6 @@ class TopicAdmin:
                     planned = []
             await self._create_planned(planned, outcomes, admissions)
             unfinished.pop_all()
-        return outcomes
 
     async def _create_planned(
         self, planned: Sequence[_Planned], outcomes: dict[str, BrokerError | None], admissions: Admissions
@@ -457,6 +489,7 @@ class TopicAdmin:
             return None
         self._names.check_collision(name)
         if not internal:  # the number of internal topics' partitions is configured, and coordinators need the topics
+            self._check_space()
             self._limit.check(self._metadata.image, placement.replicas)
             if not self._rate.take():
                 raise LeaderNotAvailableError("Topics are being created faster than this broker allows.")
@@ -486,6 +519,11 @@ class TopicAdmin:
             raise NotControllerError()
         if name in twice:
             raise InvalidRequestError("The request names this topic more than once.")
+        self._check_space()
+
+    def _check_space(self) -> None:
+        if not self._store.has_space:
+            raise KafkaStorageError("The disk of the cluster's metadata is full: topics can only be deleted.")
 
     def _check_not_going(self, name: str) -> None:
         if self._controller.is_deleting(name):
@@ -609,10 +647,12 @@ class TopicAdmin:
             if not removed.done():
                 removed.set_result(None)
 
-        if await self._store.exists(DeleteTopicZNode.path(name), finish):
-            timer = self._clock.call_later(timeout_ms, finish)
-            await removed
-            timer.cancel()
+        exists = self._store.exists(DeleteTopicZNode.path(name), finish)
+        with suppress(RequestTimedOutError):
+            if await in_time(self._store, self._clock, timeout_ms, exists):
+                timer = self._clock.call_later(timeout_ms, finish)
+                await removed
+                timer.cancel()
 
     def _why_not_deleted(self, name: str) -> BrokerError | None:
         if not self._controller.is_active:
@@ -727,6 +767,15 @@ async def _named_twice(names: Iterable[str]) -> set[str]:
         await pause()
         (twice if name in seen else seen).add(name)
     return twice
+
+
+async def _late(names: Iterable[str], results: dict[str, TopicResult], error: BrokerError) -> list[TopicResult]:
+    """Return the results of a request whose time is over: ``error`` for each topic that is not refused already."""
+    for name in names:
+        await pause()
+        if name not in results or results[name].error is None:
+            results[name] = _refused(name, error)
+    return list(results.values())
 
 
 def _refused(name: str, error: BrokerError) -> TopicResult:

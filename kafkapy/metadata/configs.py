@@ -7,22 +7,27 @@ reads all configurations once; applying a configuration twice must do no harm.
 import asyncio
 import logging
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeVar
 
 from kafkapy.clock import Clock, TimerHandle
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.errors import InvalidConfigError
 from kafkapy.metadata.store import (
+    CLIENT_WAIT_MS,
+    Create,
     Delete,
     MetadataStore,
     Node,
     NoNodeError,
+    Operation,
     SessionEndedError,
+    SetData,
     StoreError,
     StoreRefusedError,
     WatchEvent,
-    set_or_create,
+    ensure_path,
+    in_time,
 )
 from kafkapy.metadata.znodes import ConfigChangesZNode, ConfigEntity, ConfigZNode, ForeignDataError, decoded
 from kafkapy.turns import pieces
@@ -33,6 +38,8 @@ RETRY_MS: Final = 5_000
 NOTES_AT_ONCE: Final = 100
 """Notes that are read together when old ones are deleted."""
 _NO_OVERRIDES: Final[Mapping[str, str]] = {}
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +57,10 @@ class ConfigListener(Protocol):
 
 
 class ConfigAdmin:
-    """Reads and writes the overrides of topics and brokers, and applies changes that other brokers have written."""
+    """Reads and writes the overrides of topics and brokers, and applies changes that other brokers have written.
+
+    The reads and writes for clients raise RequestTimedOutError when the store does not answer for ``CLIENT_WAIT_MS``.
+    """
 
     def __init__(self, config: BrokerConfig, clock: Clock, store: MetadataStore) -> None:
         self._config = config
@@ -70,11 +80,11 @@ class ConfigAdmin:
 
     async def topic_overrides(self, topic: str) -> dict[str, str]:
         """The overrides of ``topic``, from the store."""
-        return await self._read(ConfigEntity.topic(topic))
+        return await self._in_time(self._read(ConfigEntity.topic(topic)))
 
     async def broker_overrides(self, broker_id: int | None) -> dict[str, str]:
         """The overrides of one broker, or (None) of all, from the store."""
-        return await self._read(ConfigEntity.broker(broker_id))
+        return await self._in_time(self._read(ConfigEntity.broker(broker_id)))
 
     def cached_topic_overrides(self, topic: str) -> Mapping[str, str]:
         """The overrides of ``topic`` that this broker last read; empty for one of ``unread_topics``."""
@@ -110,7 +120,7 @@ class ConfigAdmin:
             await self._apply(ConfigEntity.broker(broker_id))
         await self.load_topics(topics)
         for topic in self.unread_topics(topics):
-            await self.topic_overrides(topic)
+            await self._read(ConfigEntity.topic(topic))
         return {topic: self._topics[topic] for topic in topics}
 
     async def start(self) -> None:
@@ -128,11 +138,11 @@ class ConfigAdmin:
 
     async def set_topic_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
         """Replace the overrides of ``topic`` and write a note for every broker. The caller has validated them."""
-        await self._write(ConfigEntity.topic(topic), overrides)
+        await self._in_time(self._write(ConfigEntity.topic(topic), overrides))
 
     async def set_broker_overrides(self, broker_id: int | None, overrides: Mapping[str, str]) -> None:
         """Replace the overrides of one broker, or (None) of all, and write a note for every broker."""
-        await self._write(ConfigEntity.broker(broker_id), overrides)
+        await self._in_time(self._write(ConfigEntity.broker(broker_id), overrides))
 
     async def _read(self, entity: ConfigEntity) -> dict[str, str]:
         path = ConfigZNode.path(entity)
@@ -143,8 +153,18 @@ class ConfigAdmin:
         return decoded(path, node.data, ConfigZNode.decode)
 
     async def _write(self, entity: ConfigEntity, overrides: Mapping[str, str]) -> None:
-        await set_or_create(self._store, ConfigZNode.path(entity), ConfigZNode.encode(overrides))
-        await self._store.create(ConfigChangesZNode.child_path(), ConfigChangesZNode.encode(entity), sequential=True)
+        """Write the overrides and their note together: a change without a note would not be applied."""
+        path, data = ConfigZNode.path(entity), ConfigZNode.encode(overrides)
+        note = Create(ConfigChangesZNode.child_path(), ConfigChangesZNode.encode(entity), sequential=True)
+        operations: list[Operation] = [SetData(path, data), note]
+        try:
+            await self._store.multi(operations)
+        except NoNodeError:
+            await ensure_path(self._store, path, data)
+            await self._store.multi(operations)
+
+    async def _in_time(self, work: Coroutine[Any, Any, T]) -> T:
+        return await in_time(self._store, self._clock, CLIENT_WAIT_MS, work)
 
     def session_renewed(self) -> None:
         """Apply the changes since the last one that was seen, and watch for more."""

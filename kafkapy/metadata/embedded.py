@@ -5,8 +5,9 @@ watches, and every later read wait until the file has the change. While one comm
 changes are gathered for the next commit: an event costs one or two commits, however many operations it has.
 
 While the disk refuses a commit, all calls wait, as they would for a ZooKeeper that can't be reached; the commit is
-tried again each second, with the changes that have come meanwhile, until the disk takes it. So no change is lost or
-made twice.
+tried again each second until the disk takes it. Calls that came meanwhile change the tree only then, so a caller that
+gives up (``store.in_time``) leaves nothing, and the changes that wait do not become more. So no change is lost or made
+twice.
 
 The start of a broker is the exception (``run_ahead``): its registration and the election of leaders must not wait for
 space on a disk that only the running broker can free. These changes are in memory alone until the disk takes them. If
@@ -103,6 +104,8 @@ class EmbeddedStore:
         self._is_closing = False
         self._retry = Retry(clock)
         self._refused = asyncio.Event()
+        self._accepts = asyncio.Event()
+        self._accepts.set()
         self._runs_ahead = False
         self._told = 0
         self.failed = False
@@ -120,6 +123,21 @@ class EmbeddedStore:
             content = await loop.run_in_executor(self._file.thread, self._file.load, cluster_id)
             self.tree.zxid = content.zxid
             self.tree.load((row[0], node_of(row)) for row in content.rows.values())
+
+    @property
+    def is_available(self) -> bool:
+        """See ``MetadataStore.is_available``."""
+        return not self._refused.is_set()
+
+    @property
+    def has_space(self) -> bool:
+        """See ``MetadataStore.has_space``."""
+        return self._file is None or self._file.has_space
+
+    async def accepting(self) -> None:
+        """Wait while the disk refuses changes; ``run_ahead`` is the exception."""
+        if not self._runs_ahead:
+            await self._accepts.wait()
 
     def run_ahead(self, *, allowed: bool) -> None:
         """``allowed``: stop waiting for a commit when the disk refuses it; otherwise wait until it is written."""
@@ -218,15 +236,18 @@ class EmbeddedStore:
                 self._changed |= changed
                 if self._is_closing:
                     self.failed = True
+                    self._accepts.set()
                     return
                 if not self._refused.is_set():
                     logger.error("%s. Changes of the cluster wait until its disk accepts writes", error)
                     self._refused.set()
+                    self._accepts.clear()
                 await self._retry.pause(RETRY_MS)
             else:
                 if self._refused.is_set():
                     logger.warning("The metadata store continues: its disk accepts changes again")
                     self._refused.clear()
+                    self._accepts.set()
                 self._tell_up_to(events)
                 return
 
@@ -254,6 +275,16 @@ class EmbeddedSession:
     def session_id(self) -> int:
         """See ``MetadataStore.session_id``."""
         return self._session_id
+
+    @property
+    def is_available(self) -> bool:
+        """See ``MetadataStore.is_available``."""
+        return self._usable.is_set() and self._store.is_available
+
+    @property
+    def has_space(self) -> bool:
+        """See ``MetadataStore.has_space``."""
+        return self._store.has_space
 
     def add_session_listener(self, listener: SessionListener) -> None:
         """See ``MetadataStore.add_session_listener``."""
@@ -343,6 +374,7 @@ class EmbeddedSession:
 
     async def transactions(self, multis: Iterable[Sequence[Operation]]) -> list[Outcome]:
         """See ``MetadataStore.transactions``."""
+        await self._store.accepting()
         await self._session()
         asked_in = self._session_id
         outcomes: list[Outcome] = []

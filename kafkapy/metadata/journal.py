@@ -13,6 +13,7 @@ the record before (the first continues that of the header), so that a record cou
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 from struct import Struct
 from typing import Final, NamedTuple
@@ -21,7 +22,7 @@ from kafkapy.metadata.store import NodeStat, StoreDamagedError
 from kafkapy.metadata.tree import TreeNode
 from kafkapy.records.crc import crc32c
 from kafkapy.storage.io.disk_errors import is_passing
-from kafkapy.storage.io.files import Files
+from kafkapy.storage.io.files import Descriptor, Files
 
 HEADER: Final = b"kafkapy metadata journal 1\n"
 SPARE_BYTES: Final = 1024 * 1024
@@ -81,6 +82,8 @@ class MetadataJournal:
         self._size = 0
         self._replaced_size = 0
         self._checksum = 0
+        self._descriptor: Descriptor | None = None
+        """Stays open, so that a commit needs no descriptor when the process has no more."""
 
     @property
     def is_large(self) -> bool:
@@ -109,7 +112,17 @@ class MetadataJournal:
             self.problem = f"{self.path} is damaged or cut off at byte {self._size}"
         else:
             self.is_stale = False
+        self._open()
         return Content(zxid, rows)
+
+    def _open(self) -> None:
+        self._descriptor = None
+        with suppress(OSError):  # the next commit tries again
+            self._descriptor = self._files.open(self.path)
+
+    def close(self) -> None:
+        """Close the file; a later commit opens it again."""
+        self._descriptor = None
 
     def append(self, zxid: int, rows: Iterable[Row], deleted: Iterable[str]) -> None:
         """Add a commit and wait until it is on the disk. Raises ``OSError``; the file is as before, or stale."""
@@ -118,7 +131,9 @@ class MetadataJournal:
         record, checksum = _record(body, self._checksum)
         self.is_stale = True
         try:
-            self._files.write(self.path, record, self._size, sync=True)
+            descriptor = self._descriptor = self._descriptor or self._files.open(self.path)
+            self._files.write_at(descriptor, record, self._size)
+            self._files.sync(descriptor)
         except OSError as refusal:
             if is_passing(refusal):
                 self._files.truncate(self.path, self._size)
@@ -140,6 +155,7 @@ class MetadataJournal:
         record, checksum = _record(b"".join([_ZXID.pack(zxid), *nodes]), checksum)
         written += record
         self._files.replace(self.path, bytes(written))
+        self._open()
         self._size = self._replaced_size = len(written)
         self._checksum = checksum
         self.is_stale = False

@@ -29,12 +29,22 @@ is done once. The exceptions are a sequential node, which may be created twice, 
 before the store could look: it is made again, which a version refuses.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from enum import Enum
-from typing import ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeVar
 
+from kafkapy.clock import Clock, TimerHandle
 from kafkapy.errors import BrokerError
+from kafkapy.metadata.errors import RequestTimedOutError
 from kafkapy.protocol.errors import ErrorCode
+
+T = TypeVar("T")
+
+CLIENT_WAIT_MS: Final = 10_000
+"""The longest wait for a store that does not answer, in a request without a time-out: less than clients wait."""
+LOOK_AGAIN_MS: Final = 500
+"""The pause between two looks whether a store that is late still answers."""
 
 ANY_VERSION = -1
 """A write that names this version accepts any version of the node."""
@@ -214,6 +224,16 @@ class MetadataStore(Protocol):
         """Positive, and the ``owner`` of the ephemeral nodes made here; another one in each session."""
         ...
 
+    @property
+    def is_available(self) -> bool:
+        """Whether calls are answered now; otherwise they wait: a disk refuses changes, no server can be reached."""
+        ...
+
+    @property
+    def has_space(self) -> bool:
+        """Whether the store may grow; on a full disk its reserve is for changes that do not make it larger."""
+        ...
+
     def add_session_listener(self, listener: SessionListener) -> None:
         """Call ``listener`` at the end of each session and at the beginning of the next; it must not raise."""
         ...
@@ -278,3 +298,30 @@ async def set_or_create(store: MetadataStore, path: str, data: bytes) -> None:
         await store.set(path, data)
     except NoNodeError:
         await ensure_path(store, path, data)
+
+
+async def in_time(store: MetadataStore, clock: Clock, timeout_ms: float, work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of ``work``, a part of a client's request that calls ``store``.
+
+    Raises RequestTimedOutError if the store does not answer when ``timeout_ms`` is over, or later. Then ``work`` is
+    cancelled: the change for which it waits may be made later. While the store answers, ``work`` may take any time.
+    """
+    task = asyncio.ensure_future(work)
+    timer: TimerHandle
+
+    def look() -> None:
+        nonlocal timer
+        if store.is_available:
+            timer = clock.call_later(LOOK_AGAIN_MS, look)
+        else:
+            task.cancel()
+
+    timer = clock.call_later(max(timeout_ms, 0), look)
+    try:
+        await asyncio.wait([task])
+    finally:
+        timer.cancel()
+        task.cancel()
+    if task.cancelled():
+        raise RequestTimedOutError("The metadata store does not answer: the change may be made later.")
+    return task.result()

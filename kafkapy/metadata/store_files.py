@@ -12,9 +12,15 @@ A start uses the copy with the highest commit number whose checksums are right, 
 
 Any damage to one of the files therefore loses nothing. If no copy is usable ``load`` raises StoreFileError, and changes
 nothing.
+
+A third file, the reserve, only takes up space. When a full disk refuses a commit it gives up as little as the commit
+needs, because the logs take whatever is free. So changes that free space can be written (``DeleteTopics``, a shorter
+retention). It is filled up with a later commit when there is space. Until then ``has_space`` is False, and changes that
+make the metadata larger are to be refused.
 """
 
 import logging
+import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -24,16 +30,21 @@ from kafkapy.metadata.store import StoreDamagedError, StoreFileError
 from kafkapy.metadata.znodes import ClusterIdZNode
 from kafkapy.storage.data_directory import remove_empty_folder
 from kafkapy.storage.errors import LogDirectoryError
+from kafkapy.storage.io.disk_errors import is_full
 from kafkapy.storage.io.files import Files
 
 logger: Final = logging.getLogger(__name__)
 
 DATABASE_SUFFIX: Final = ".sqlite"
 JOURNAL_SUFFIX: Final = ".journal"
+RESERVE_SUFFIX: Final = ".reserve"
 DAMAGED_SUFFIX: Final = ".damaged"
 EXPORTED_SUFFIX: Final = ".exported"
 _SIDE_FILES: Final = ("-wal", "-shm")
 _EMPTY: Final = Content(0, {})
+RESERVE_SIZE: Final = 2 * 1024 * 1024
+RESERVE_SLICE: Final = 32 * 1024
+"""Bytes that the reserve gives up at a time: a small commit, which writes whole pages to the database's log."""
 
 RESTORE: Final = (
     "Restore both from a backup of the directory, or make the topics again from their partitions' folders with "
@@ -45,6 +56,11 @@ RESTORE: Final = (
 def journal_path(database_path: str) -> str:
     """The path of the journal of a database at ``database_path``."""
     return database_path.removesuffix(DATABASE_SUFFIX) + JOURNAL_SUFFIX
+
+
+def reserve_path(database_path: str) -> str:
+    """The path of the reserve of a database at ``database_path``."""
+    return database_path.removesuffix(DATABASE_SUFFIX) + RESERVE_SUFFIX
 
 
 def is_stored(database_path: str) -> bool:
@@ -60,6 +76,14 @@ def move_aside(database_path: str, suffix: str = DAMAGED_SUFFIX) -> None:
     journal = journal_path(database_path)
     if files.exists(journal):
         files.rename(journal, journal + suffix)
+    files.remove(reserve_path(database_path))
+
+
+def _is_for_lack_of_space(error: StoreFileError) -> bool:
+    cause = error.__cause__
+    if isinstance(cause, sqlite3.Error):
+        return getattr(cause, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
+    return isinstance(cause, OSError) and is_full(cause)
 
 
 def _rename_database(files: Files, path: str, suffix: str) -> None:
@@ -78,6 +102,9 @@ class StoreFiles:
         self._files = Files()
         self._database = SqliteFile(path)
         self._journal = MetadataJournal(self._files, journal_path(path))
+        self._reserve: Final = reserve_path(path)
+        self.has_space = True
+        """Whether the reserve is whole."""
         self._unwritten: dict[str, Row] | None = None
         """The content for writing the database again, if the disk refused the repair at the start."""
 
@@ -102,6 +129,8 @@ class StoreFiles:
         except StoreFileError:
             self.close()
             raise
+        if repairs:
+            self._fill_reserve()
         return content
 
     def write(self, zxid: int, rows: list[Row], deleted: list[str]) -> None:
@@ -109,6 +138,38 @@ class StoreFiles:
 
         Raises StoreFileError when the disk refuses; the same call can be repeated.
         """
+        while True:
+            try:
+                self._write(zxid, rows, deleted)
+            except StoreFileError as error:
+                if not (_is_for_lack_of_space(error) and self._use_reserve(error)):
+                    raise
+            else:
+                break
+        if not self.has_space:
+            self._fill_reserve()
+
+    def _fill_reserve(self) -> None:
+        try:
+            self._files.allocate(self._reserve, RESERVE_SIZE)
+        except OSError as error:
+            self.has_space = not is_full(error)
+        else:
+            self.has_space = True
+
+    def _use_reserve(self, refusal: StoreFileError) -> bool:
+        """Give up a part of the reserve; False if there is none."""
+        if self.has_space:
+            logger.error("%s. The reserve is used: topics can be deleted, none can be created", refusal)
+        self.has_space = False
+        try:
+            size = self._files.size(self._reserve)
+            self._files.truncate(self._reserve, max(size - RESERVE_SLICE, 0))
+        except OSError:
+            return False
+        return size > 0
+
+    def _write(self, zxid: int, rows: list[Row], deleted: list[str]) -> None:
         if self._unwritten is None:
             self._database.write(zxid, rows, deleted)
         else:
@@ -125,6 +186,7 @@ class StoreFiles:
     def close(self) -> None:
         """Close the files; a second call does nothing."""
         self._database.close()
+        self._journal.close()
 
     def _write_journal(self, zxid: int, rows: list[Row], deleted: list[str]) -> None:
         if self._journal.is_stale:

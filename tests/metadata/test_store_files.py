@@ -1,20 +1,25 @@
 """Damage to either copy of the metadata, at every place."""
 
+import errno
 import logging
 import shutil
+import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafkapy.metadata.journal import SPARE_BYTES, Content, MetadataJournal, Row
 from kafkapy.metadata.sqlite_file import SqliteFile
 from kafkapy.metadata.store import StoreFileError
-from kafkapy.metadata.store_files import StoreFiles, is_stored, journal_path
+from kafkapy.metadata.store_files import RESERVE_SIZE, RESERVE_SLICE, StoreFiles, is_stored, journal_path
+from kafkapy.storage.io.files import Files
 from tests.metadata.test_sqlite_file import first_format
 
 NAME = "kafkapy-metadata.sqlite"
 JOURNAL = "kafkapy-metadata.journal"
+RESERVE = "kafkapy-metadata.reserve"
 ID: Row = ("/cluster/id", b'{"version":"1","id":"one"}', 1, 1, 0, 10, 0)
 OTHER_ID: Row = ("/cluster/id", b'{"version":"1","id":"other"}', 1, 1, 0, 10, 0)
 TOPIC: Row = ("/brokers/topics/t", b'{"version":2,"partitions":{"0":[0]}}', 2, 9, 3, 11, 0)
@@ -64,8 +69,8 @@ def _copies(directory: Path) -> list[Content | None]:
 
 
 def test_both_files_have_all_nodes_and_no_other_file_exists(stopped: Path, killed: Path) -> None:
-    assert sorted(each.name for each in stopped.iterdir()) == [JOURNAL, NAME]
-    assert sorted(each.name for each in killed.iterdir()) == [JOURNAL, NAME, NAME + "-wal"]
+    assert sorted(each.name for each in stopped.iterdir()) == [JOURNAL, RESERVE, NAME]
+    assert sorted(each.name for each in killed.iterdir()) == [JOURNAL, RESERVE, NAME, NAME + "-wal"]
     for directory in (stopped, killed):
         assert _load(directory) == ALL
         assert _copies(directory) == [ALL, ALL]
@@ -73,6 +78,8 @@ def test_both_files_have_all_nodes_and_no_other_file_exists(stopped: Path, kille
 
 def test_a_damaged_byte_in_one_file_loses_nothing(stopped: Path, killed: Path, tmp_path: Path) -> None:
     trial = tmp_path / "trial"
+    for directory in (stopped, killed):
+        (directory / RESERVE).unlink()  # it would be copied each time
     for directory, name, step in (
         (stopped, NAME, 61),
         (stopped, JOURNAL, 7),
@@ -281,6 +288,84 @@ def test_a_large_journal_is_written_again_when_there_is_room(
         files.write(15, [big], [])
     files.close()
     assert _copies(stopped)[0] == _copies(stopped)[1]
+
+
+def test_a_full_disk_has_the_reserve_for_further_commits(
+    stopped: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each commit needs two slices of the reserve, until it is used up; at last there is space again."""
+    files = StoreFiles(str(stopped / NAME))
+    files.load()
+    assert files.has_space
+    assert (stopped / RESERVE).stat().st_size == RESERVE_SIZE
+    commit = SqliteFile._commit
+    used = 0
+
+    def reserved() -> int:
+        return (stopped / RESERVE).stat().st_size
+
+    def full_unless_released(database: SqliteFile, *arguments: Any, **options: Any) -> None:
+        if used - reserved() < 2 * RESERVE_SLICE:
+            error = sqlite3.OperationalError("database or disk is full")
+            error.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise StoreFileError("full") from error
+        commit(database, *arguments, **options)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SqliteFile, "_commit", full_unless_released)
+        patched.setattr(Files, "allocate", full)
+        for zxid in range(13, 13 + RESERVE_SIZE // RESERVE_SLICE // 2):
+            used = reserved()
+            files.write(zxid, [("/new", None, zxid, zxid, 0, 1, 0)], [])
+            assert reserved() == used - 2 * RESERVE_SLICE
+            assert not files.has_space
+        used = reserved()
+        assert used == 0
+        with pytest.raises(StoreFileError):
+            files.write(100, [ID], [])
+    files.write(100, [ID], [])
+    assert files.has_space
+    assert reserved() == RESERVE_SIZE
+    files.close()
+    assert _copies(stopped)[0] == _copies(stopped)[1]
+    assert caplog.text.count("The reserve is used") == 1
+
+
+def test_an_error_that_is_no_lack_of_space_leaves_the_reserve(stopped: Path, refusing: pytest.MonkeyPatch) -> None:
+    files = StoreFiles(str(stopped / NAME))
+    files.load()
+    with pytest.raises(StoreFileError):
+        files.write(13, [ID], [])
+    assert files.has_space
+    assert (stopped / RESERVE).exists()
+
+
+def test_a_start_on_a_full_disk_has_no_reserve(stopped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    (stopped / RESERVE).unlink()
+    monkeypatch.setattr(Files, "allocate", full)
+    files = StoreFiles(str(stopped / NAME))
+    assert files.load() == ALL
+    assert not files.has_space
+    files.close()
+
+
+def test_a_commit_needs_no_further_descriptor(stopped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    files = StoreFiles(str(stopped / NAME))
+    files.load()
+    monkeypatch.setattr(Files, "open", none_left)
+    files.write(13, [("/new", None, 13, 13, 0, 1, 0)], [])
+    files.close()
+    monkeypatch.undo()
+    assert "/new" in _load(stopped).rows
 
 
 def test_the_path_of_the_journal() -> None:

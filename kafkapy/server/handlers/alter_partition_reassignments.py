@@ -5,13 +5,14 @@ is complete. A target for a partition that is moving takes the place of the earl
 is named several times gets the last of its targets.
 Errors, by partition: 3 (there is none, or its topic is being deleted), 39 (no replicas, one twice or below zero; a new
 one that is not alive; or, other than in 2.7.2, one whose removal would lose records), 85 (there is nothing to cancel).
-For the whole request: 41 (not the controller).
+For the whole request: 7 (the metadata store does not answer in time), 41 (not the controller).
 """
 
 from typing import TYPE_CHECKING
 
 from kafkapy.errors import BrokerError
-from kafkapy.metadata.errors import NotControllerError
+from kafkapy.metadata.errors import NotControllerError, RequestTimedOutError
+from kafkapy.metadata.store import in_time
 from kafkapy.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -29,16 +30,16 @@ async def handle(
     context: "RequestContext", request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     """Let the controller begin the moves, and list what became of each partition."""
+    services = context.services
     targets: dict[TopicPartition, list[int] | None] = {}
     for topic in request.topics:
         for listed in topic.partitions:
             await pause()
             targets[TopicPartition(topic.name, listed.partition_index)] = listed.replicas
     try:
-        answers = await context.services.controller.ask(
-            "a reassignment", lambda active: active.reassignments.alter(targets)
-        )
-    except NotControllerError as error:
+        move = services.controller.ask("a reassignment", lambda active: active.reassignments.alter(targets))
+        answers = await in_time(services.store, services.clock, request.timeout_ms, move)
+    except (NotControllerError, RequestTimedOutError) as error:
         return AlterPartitionReassignmentsResponse(error_code=error.error_code, error_message=str(error))
     return await _response(answers)
 

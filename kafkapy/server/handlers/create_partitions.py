@@ -3,8 +3,8 @@
 Versions 0-3. Only the controller serves it.
 Errors: UNKNOWN_TOPIC_OR_PARTITION 3, REQUEST_TIMED_OUT 7, INVALID_TOPIC_EXCEPTION 17 (the topic is being deleted),
 INVALID_PARTITIONS 37, INVALID_REPLICA_ASSIGNMENT 39, NOT_CONTROLLER 41, INVALID_REQUEST 42 (a topic twice),
-POLICY_VIOLATION 44 (more replicas than ``kafkapy.max.replicas``), REASSIGNMENT_IN_PROGRESS 60 (its replicas are being
-moved).
+POLICY_VIOLATION 44 (more replicas than ``kafkapy.max.replicas``), KAFKA_STORAGE_ERROR 56 (the disk of the metadata is
+full), REASSIGNMENT_IN_PROGRESS 60 (its replicas are being moved).
 """
 
 from typing import TYPE_CHECKING

@@ -4,7 +4,8 @@ Versions 0-6 (answers carry numbers and configuration from 5 on). Only the contr
 Not done: quotas on topic creation (KIP-599), creation policies.
 Errors: REQUEST_TIMED_OUT 7, INVALID_TOPIC_EXCEPTION 17 (name), TOPIC_ALREADY_EXISTS 36, INVALID_PARTITIONS 37,
 INVALID_REPLICATION_FACTOR 38, INVALID_REPLICA_ASSIGNMENT 39, INVALID_CONFIG 40, NOT_CONTROLLER 41, INVALID_REQUEST 42
-(contradictory), POLICY_VIOLATION 44 (more replicas than ``kafkapy.max.replicas``).
+(contradictory), POLICY_VIOLATION 44 (more replicas than ``kafkapy.max.replicas``), KAFKA_STORAGE_ERROR 56 (the disk of
+the metadata is full).
 """
 
 from collections.abc import Mapping

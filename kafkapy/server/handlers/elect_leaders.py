@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import ElectionNotNeededError, NotControllerError, RequestTimedOutError
 from kafkapy.metadata.image import MetadataImage
+from kafkapy.metadata.store import in_time
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -42,10 +43,11 @@ async def handle(context: "RequestContext", request: ElectLeadersRequest) -> Ele
     asked = await _asked(services.metadata.image, request)
     answers: Answers
     try:
-        answers = await services.controller.ask(
+        election = services.controller.ask(
             "an election", lambda active: active.elections.elect(asked, unclean=request.election_type == UNCLEAN)
         )
-    except NotControllerError as error:
+        answers = await in_time(services.store, services.clock, request.timeout_ms, election)
+    except (NotControllerError, RequestTimedOutError) as error:
         answers = dict.fromkeys(asked, error)
     elected = {partition: found for partition, found in answers.items() if not isinstance(found, BrokerError)}
     await services.metadata.wait_until(

@@ -3,9 +3,9 @@
 Done: an idempotent producer (no transactional id) gets an id of this broker's block; a transactional id has one of its
 own, with a higher epoch each time; a producer that names its id and epoch keeps the id (v3, KIP-360). An open
 transaction is aborted first; until then the answer is 51.
-Errors: COORDINATOR_LOAD_IN_PROGRESS 14, COORDINATOR_NOT_AVAILABLE 15, NOT_COORDINATOR 16, INVALID_REQUEST 42,
-INVALID_TRANSACTION_TIMEOUT 50, CONCURRENT_TRANSACTIONS 51, KAFKA_STORAGE_ERROR 56, PRODUCER_FENCED 90 (below v4:
-INVALID_PRODUCER_EPOCH 47).
+Errors: COORDINATOR_LOAD_IN_PROGRESS 14 (also if the metadata store, which has the ids, does not answer),
+COORDINATOR_NOT_AVAILABLE 15, NOT_COORDINATOR 16, INVALID_REQUEST 42, INVALID_TRANSACTION_TIMEOUT 50,
+CONCURRENT_TRANSACTIONS 51, KAFKA_STORAGE_ERROR 56, PRODUCER_FENCED 90 (below v4: INVALID_PRODUCER_EPOCH 47).
 """
 
 from collections.abc import Awaitable
@@ -14,6 +14,7 @@ from typing import Final
 from kafkapy.coordinator.answer import respond
 from kafkapy.coordinator.transaction.transaction import InitializeCall, Initialized, ProducerIdAndEpoch
 from kafkapy.errors import BrokerError
+from kafkapy.metadata.store import CLIENT_WAIT_MS, in_time
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkapy.server.context import RequestContext
@@ -51,9 +52,9 @@ def _initialize(context: RequestContext, call: InitializeCall, new_id: int | Non
 
 async def _with_new_id(context: RequestContext, call: InitializeCall) -> InitProducerIdResponse:
     try:
-        new_id = await context.services.producer_ids.next_producer_id()
+        new_id = await _new_id(context)
     except BrokerError as error:
-        return InitProducerIdResponse(error_code=error.error_code, producer_epoch=-1)
+        return _refused(error)
     response = _initialize(context, call, new_id)
     assert response is not None, "a new id was passed"
     return response if isinstance(response, InitProducerIdResponse) else await response
@@ -61,7 +62,19 @@ async def _with_new_id(context: RequestContext, call: InitializeCall) -> InitPro
 
 async def _next_id(context: RequestContext) -> InitProducerIdResponse:
     try:
-        producer_id = await context.services.producer_ids.next_producer_id()
+        producer_id = await _new_id(context)
     except BrokerError as error:
-        return InitProducerIdResponse(error_code=error.error_code, producer_epoch=-1)
+        return _refused(error)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+async def _new_id(context: RequestContext) -> int:
+    services = context.services
+    return await in_time(services.store, services.clock, CLIENT_WAIT_MS, services.producer_ids.next_producer_id())
+
+
+def _refused(error: BrokerError) -> InitProducerIdResponse:
+    """Answer an error; that of a store that does not answer becomes one after which every client asks again."""
+    is_late = error.error_code == ErrorCode.REQUEST_TIMED_OUT
+    code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_late else error.error_code
+    return InitProducerIdResponse(error_code=code, producer_epoch=-1)

@@ -95,6 +95,17 @@ class Files:
         if sync:
             self.sync_path(os.path.dirname(path) or ".")
 
+    def allocate(self, path: str, size: int) -> None:
+        """Make ``path`` a file of at least ``size`` bytes that has its space on the disk, or leave it as it is."""
+        descriptor = self.open(path, os.O_RDWR | os.O_CREAT)
+        before = os.fstat(descriptor.number).st_size
+        if before < size:
+            try:
+                portable.allocate(descriptor.number, before, size - before)
+            except OSError:
+                self.truncate(path, before)
+                raise
+
     def truncate(self, path: str, size: int) -> None:
         """Cut ``path`` to ``size`` bytes."""
         os.truncate(path, size)

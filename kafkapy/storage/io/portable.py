@@ -102,10 +102,19 @@ def sched_idle_unsupported() -> ThreadTimes | None:
     return None
 
 
+def write_zeros(number: int, position: int, size: int) -> None:
+    """``os.posix_fallocate`` for systems without it."""
+    os.lseek(number, position, os.SEEK_SET)
+    while size > 0:
+        size -= os.write(number, bytes(min(size, 1 << 16)))
+
+
 read_at: Callable[[int, int, int], bytes] = getattr(os, "pread", seek_and_read)
 """Reads up to a number of bytes of an open file from a position."""
 write_at: Callable[[int, Buffer, int], int] = getattr(os, "pwrite", seek_and_write)
 """Writes bytes into an open file at a position; returns how many were written."""
+allocate: Callable[[int, int, int], None] = getattr(os, "posix_fallocate", write_zeros)
+"""Makes sure that the disk has space for a number of bytes of an open file from a position."""
 drop_cached: Callable[[int, int, int], None] = fadvise_dontneed if hasattr(os, "posix_fadvise") else fadvise_unsupported
 """Tells the system that a number of bytes of an open file from a position are not needed any more."""
 be_nice: Callable[[int], int] = getattr(os, "nice", nice_unsupported)
