@@ -14,7 +14,16 @@ PAGES = sorted(
         *(ROOT / "docs").glob("*.md"),
     ]
 )
-FOLDERS = ("", "kafkapy", "kafkapy/storage", "kafkapy/config", "compat_tests", "compat_tests/attack", "kafkapy/records")
+FOLDERS = (
+    "",
+    "kafkapy",
+    "kafkapy/storage",
+    "kafkapy/config",
+    "compat_tests",
+    "compat_tests/attack",
+    "kafkapy/records",
+    "kafkapy/server/handlers",
+)
 """The folders from which a name in a page may start."""
 EXAMPLES = {"test_orders.py", "test_failover.py"}
 """Files of the reader, not of the repository."""

@@ -56,9 +56,15 @@ class AtVersion(Message):
         self.response.write(writer, self.version)
 
 
-_WITHOUT_PLACES: Final = {
-    *(ApiKey.METADATA, ApiKey.DESCRIBE_LOG_DIRS, ApiKey.API_VERSIONS, ApiKey.ALTER_REPLICA_LOG_DIRS),
+_RESULTS: Final[dict[int, str]] = {
+    ApiKey.DESCRIBE_LOG_DIRS: "results",
+    ApiKey.CREATE_ACLS: "results",
+    ApiKey.DELETE_ACLS: "filter_results",
+    ApiKey.ALTER_CLIENT_QUOTAS: "entries",
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "results",
 }
+"""By API: the response's list whose items have an error code, though they name no topic, partition or group."""
+_WITHOUT_PLACES: Final = {ApiKey.METADATA, ApiKey.API_VERSIONS, ApiKey.ALTER_REPLICA_LOG_DIRS, *_RESULTS}
 """APIs whose errors have a place of their own here."""
 
 
@@ -82,7 +88,7 @@ class ErrorAnswer:
             self._request.max_wait_ms = self._request.min_bytes = 0
         if self._key == ApiKey.METADATA:
             self._request.allow_auto_topic_creation = False
-        if self._key in (ApiKey.FETCH, ApiKey.METADATA, ApiKey.DESCRIBE_LOG_DIRS, ApiKey.API_VERSIONS):
+        if self._key in (ApiKey.FETCH, ApiKey.METADATA, ApiKey.API_VERSIONS, *_RESULTS):
             return self.replacing(await result_of(handle(self._context, self._request)))
         if self._key == ApiKey.ADD_PARTITIONS_TO_TXN:
             return self._nothing_attempted()
@@ -113,9 +119,11 @@ class ErrorAnswer:
         if self._key == ApiKey.API_VERSIONS:
             response.error_code = self._code
             return AtVersion(response, 0) if self._code == ErrorCode.UNSUPPORTED_VERSION else response
-        if self._key == ApiKey.DESCRIBE_LOG_DIRS:
-            for result in response.results:
-                result.error_code, result.topics = self._code, []
+        if self._key in _RESULTS:
+            for result in getattr(response, _RESULTS[self._key]):
+                result.error_code = self._code
+                if self._key == ApiKey.DESCRIBE_LOG_DIRS:
+                    result.topics = []
         elif self._key == ApiKey.METADATA:
             self._replace_metadata(response)
         elif self._key == ApiKey.ALTER_REPLICA_LOG_DIRS:
@@ -274,7 +282,7 @@ def has_place(context: RequestContext, request: Any, rule: Rule, names: list[Nam
     if request is None or rule.error is None:
         return False  # ApiVersions in an unknown version has its error
     key = context.header.api_key
-    if _is_for_all(context, rule.error, rule.selects) or key in (ApiKey.DESCRIBE_LOG_DIRS, ApiKey.API_VERSIONS):
+    if _is_for_all(context, rule.error, rule.selects) or key in (ApiKey.API_VERSIONS, *_RESULTS):
         return True
     if key == ApiKey.FETCH and rule.error in SESSION_ERRORS:
         return False

@@ -23,7 +23,7 @@ def test_a_brokers_configuration(client: ClusterClient) -> None:
 
 
 def test_a_refused_change(client: ClusterClient) -> None:
-    with pytest.raises(RequestFailedError, match=r"broker 0: .*Only a restart changes these"):
+    with pytest.raises(RequestFailedError, match=r"broker 0: .*Cannot update these configs dynamically"):
         configs.alter(client, "broker", "0", {"num.partitions": "3"})
     with pytest.raises(RequestFailedError, match=r"topic none-such does not exist \(UNKNOWN_TOPIC_OR_PARTITION\)"):
         configs.describe(client, "topic", "none-such")

@@ -215,7 +215,7 @@ def test_a_read_that_the_store_refuses_is_repeated(method: str, caplog: pytest.L
         good, refused = getattr(two.session, method), []
 
         async def refuse_once(path: str, *arguments: object) -> object:
-            if not refused:
+            if not refused and path in ("/config/changes", "/config/topics/t2"):
                 refused.append(path)
                 raise StoreRefusedError(path, "throttled")
             return await good(path, *arguments)
@@ -225,10 +225,10 @@ def test_a_read_that_the_store_refuses_is_repeated(method: str, caplog: pytest.L
             await one.admin.set_topic_overrides(f"t{value}", {"retention.ms": value})
         await _rounds()
         changes = [("t1", {"retention.ms": "1"}), ("t2", {"retention.ms": "2"})]
-        assert (refused != [], two.heard.topics) == (True, changes[1:] if method == "get" else [])
+        assert (refused != [], two.heard.topics) == (True, changes[:1] if method == "get" else [])
         clock.advance(RETRY_MS)
         await _rounds()
-        assert two.heard.topics[-2:] == changes
+        assert two.heard.topics == changes
         await two.admin.stop()
         clock.advance(10 * RETRY_MS)
 

@@ -174,7 +174,8 @@ def test_all_but_ephemeral_nodes_survive_a_restart(tmp_path: Path) -> None:
             assert again.czxid > last.czxid
 
     asyncio.run(main())
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["kafkapy-metadata.journal", FILE_NAME]
+    names = ["kafkapy-metadata.journal", "kafkapy-metadata.reserve", FILE_NAME]
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == names
 
 
 def test_watches_and_answers_come_after_the_commit(tmp_path: Path) -> None:

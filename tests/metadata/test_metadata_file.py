@@ -27,7 +27,7 @@ def test_written_metadata_is_read_again(tmp_path: Path) -> None:
     shorter = without("/brokers/topics/flights", "/config/users/bob")
     _write(path, shorter)
     assert read_file_tree(path) == shorter
-    names = ["kafkapy-metadata.journal", "kafkapy-metadata.sqlite"]
+    names = ["kafkapy-metadata.journal", "kafkapy-metadata.reserve", "kafkapy-metadata.sqlite"]
     assert sorted(each.name for each in tmp_path.iterdir()) == names
 
 

@@ -22,7 +22,7 @@ from kafkapy.server.message_places import (
     names_topics,
 )
 from tests.server.harness import Client, run, running_broker
-from tests.testing.requests import TOPIC, request_of
+from tests.testing.requests import RESULTS, TOPIC, request_of
 
 
 @pytest.mark.parametrize("key", PLACES, ids=lambda key: ApiKey(key).name)
@@ -39,7 +39,7 @@ def test_every_place_is_in_the_messages(key: int) -> None:
 
 def test_responses_without_places_have_one_error_code() -> None:
     of_partitions = {ApiKey.STOP_REPLICA, ApiKey.LEADER_AND_ISR, ApiKey.ALTER_REPLICA_LOG_DIRS}
-    without = {ApiKey.METADATA, ApiKey.UPDATE_METADATA, *of_partitions}
+    without = {ApiKey.METADATA, ApiKey.UPDATE_METADATA, *of_partitions, *RESULTS}
     for api in REGISTRY.values():
         if api.key not in PLACES and api.key not in without:
             assert response_class(api.key)(error_code=5).error_code == 5  # type: ignore[call-arg, attr-defined]  # they have it

@@ -96,15 +96,15 @@ def test_format_0_has_the_files_time_in_place_of_a_time_index(tmp_path: Path) ->
         log.lookup_timestamp(0)
 
 
-def test_a_search_by_time_ends_at_a_segment_without_timestamps(tmp_path: Path) -> None:
-    """As in Kafka: the first segment that may hold the time is searched, and no other."""
+def test_a_search_by_time_goes_on_after_a_segment_without_timestamps(tmp_path: Path) -> None:
+    """The time of its file says that it may hold the time; none of its records does."""
     log = open_log(tmp_path)
     log.append_as_follower(entries(0, 0, 3))
     log.roll()
     log.append_as_follower(entries(1, 3, 3))
     first = log.segments.first
     os.utime(first.log.path, ns=(0, START_MS * 1_000_000))
-    assert log.lookup_timestamp(START_MS) is None
+    assert log.lookup_timestamp(START_MS) == TimestampOffset(3, START_MS + 3)
     assert log.lookup_timestamp(START_MS + 4) == TimestampOffset(4, START_MS + 4)
 
 

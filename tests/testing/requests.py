@@ -8,12 +8,24 @@ from typing import Any
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.constants import ResourceType
 from kafkapy.protocol.messages import request_class
+from kafkapy.protocol.messages.alter_client_quotas import RequestEntryData
 from kafkapy.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirTopic
+from kafkapy.protocol.messages.alter_user_scram_credentials import ScramCredentialDeletion
+from kafkapy.protocol.messages.create_acls import AclCreation
+from kafkapy.protocol.messages.delete_acls import DeleteAclsFilter
 from kafkapy.protocol.messages.metadata import MetadataRequestTopic
 from kafkapy.protocol.places import PLACES, Place, Role
 from tests.server.harness import batch
 
 TOPIC = "orders"
+RESULTS = {
+    ApiKey.DESCRIBE_LOG_DIRS: "results",
+    ApiKey.CREATE_ACLS: "results",
+    ApiKey.DELETE_ACLS: "filter_results",
+    ApiKey.ALTER_CLIENT_QUOTAS: "entries",
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "results",
+}
+"""Where responses have error codes in a list that names no topic, partition or group."""
 
 
 def request_of(key: int, *, topic: str = TOPIC, partition: int = 0) -> Any:
@@ -27,6 +39,14 @@ def request_of(key: int, *, topic: str = TOPIC, partition: int = 0) -> Any:
         request.topic_data[0].partition_data[0].records = batch(b"x")
     if key == ApiKey.ALTER_REPLICA_LOG_DIRS:
         request.dirs = [AlterReplicaLogDir("/nowhere", [AlterReplicaLogDirTopic(topic, [partition])])]
+    if key == ApiKey.CREATE_ACLS:
+        request.creations = [AclCreation()]
+    if key == ApiKey.DELETE_ACLS:
+        request.filters = [DeleteAclsFilter()]
+    if key == ApiKey.ALTER_CLIENT_QUOTAS:
+        request.entries = [RequestEntryData()]
+    if key == ApiKey.ALTER_USER_SCRAM_CREDENTIALS:
+        request.deletions = [ScramCredentialDeletion("user")]
     if key == ApiKey.LIST_OFFSETS:
         request.replica_id = -1
     if key == ApiKey.API_VERSIONS:
@@ -59,8 +79,8 @@ def errors_in(key: int, response: Any) -> list[int]:
         return [topic.error_code for topic in response.topics]
     if key == ApiKey.ALTER_REPLICA_LOG_DIRS:
         return [row.error_code for topic in response.results for row in topic.partitions]
-    if key == ApiKey.DESCRIBE_LOG_DIRS:
-        return [result.error_code for result in response.results]
+    if key in RESULTS:
+        return [result.error_code for result in getattr(response, RESULTS[ApiKey(key)])]
     if getattr(response, "error_code", 0):
         return [response.error_code]
     if key not in PLACES:

@@ -74,7 +74,7 @@ def test_compaction_lag_and_the_time_that_deletion_markers_stay(tmp_path: Path) 
     async def scenario() -> None:
         async with _moved(tmp_path) as (_, clock, client):
             settings = {"min__cleanable__dirty__ratio": "0.0001", "segment__bytes": "300"}
-            lag = {"min__compaction__lag__ms": str(DAY_MS), "delete__retention__ms": str(DAY_MS)}
+            lag = {"min__compaction__lag__ms": str(DAY_MS), "delete__retention__ms": str(5 * DAY_MS)}
             await client.create_topic("t", cleanup__policy="compact", **settings, **lag)
             await client.produce("t", _batch((b"k", b"old" * 50), clock=clock))
             await client.produce("t", _batch((b"gone", b"x" * 150), clock=clock))

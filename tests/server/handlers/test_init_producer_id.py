@@ -82,7 +82,7 @@ def test_the_answer_waits_for_the_log() -> None:
         asker.transactions.broker.slow.add(SHARD)
         answer: Any = init_producer_id.handle(asker.context(4), InitProducerIdRequest("x", 60_000))
         waiting = asyncio.ensure_future(answer)
-        for _ in range(3):
+        for _ in range(10):
             await asyncio.sleep(0)
         assert not waiting.done()
         asker.transactions.broker.acknowledge()

@@ -3,6 +3,7 @@
 from typing import Any
 
 from kafkapy.coordinator.transaction.markers import MarkerWriter
+from kafkapy.metadata.embedded import EmbeddedStore
 from tests.coordinator.transaction.world import TransactionWorld
 from tests.server.handlers.groups_context import Asker
 
@@ -29,6 +30,7 @@ class TransactionAsker(Asker):
         services: Any = self.services
         services.transaction_coordinator = self.transactions.coordinator
         services.producer_ids = ProducerIds()
+        services.store = EmbeddedStore(None, self.transactions.clock).session()
         services.marker_writer = MarkerWriter(
             self.transactions.broker, self.transactions.groups.coordinator, self.transactions.clock, 30_000
         )

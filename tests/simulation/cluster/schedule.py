@@ -27,7 +27,7 @@ KINDS: Final = {
     "prefer": 4,
     "write": 6,
 }
-COORDINATORS_SHARE: Final = 0.02
+COORDINATORS_SHARE: Final = 0.005
 """The share of the histories with many coordinators, which take longer. They have three kinds of events more: ``kill
 all``, ``start`` of one broker, and ``inspect``, which ends all faults and compares everything."""
 GAPS_MS: Final = ((1, 2), (10, 3), (60, 4), (300, 4), (1500, 2))

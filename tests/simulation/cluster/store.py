@@ -142,6 +142,15 @@ class SimulatedSession:
         self._up.flow()
         self._down.flow()
 
+    @property
+    def is_available(self) -> bool:
+        links = {(self.process, self._store.process), (self._store.process, self.process)}
+        return self._usable.is_set() and not links & self._store.network.cut
+
+    @property
+    def has_space(self) -> bool:
+        return True
+
     def add_session_listener(self, listener: SessionListener) -> None:
         self._listeners.append(listener)
 

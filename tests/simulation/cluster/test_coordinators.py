@@ -164,7 +164,7 @@ def test_outcomes(batches: list[Batch], if_committed: str, if_not: str) -> None:
 
 
 def test_some_histories_have_many_coordinators() -> None:
-    plans = [plan for plan in map(plan_of, range(1000)) if plan.coordinators]
+    plans = [plan for plan in map(plan_of, range(4000)) if plan.coordinators]
     assert 10 <= len(plans) <= 40
     counts = {plan.settings["offsets.topic.num.partitions"] for plan in plans}
     assert counts == {"10", "50"}
