@@ -4,6 +4,7 @@
 a broker without an archive, or with one of another Java, loads its classes from the jars.
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -17,7 +18,7 @@ def make(version: str) -> Path:
     archive = class_archive(version)
     if not archive.exists():
         BUILT.mkdir(parents=True, exist_ok=True)
-        scratch = archive.with_suffix(".new")
+        scratch = archive.with_suffix(f".{os.getpid()}")  # another run may make the same archive
         with RealKafka(version, jvm=(*QUICK_START, f"-XX:ArchiveClassesAtExit={scratch}")) as broker:
             broker.stop()  # it writes the archive when it ends
         scratch.rename(archive)

@@ -142,8 +142,9 @@ async def _create_and_answer(
 
 def _outcome_code(error: BrokerError | None) -> int:
     """Return LEADER_NOT_AVAILABLE, after which clients ask again, if the topic is or can be created later."""
-    is_later = error is None or error.error_code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.KAFKA_STORAGE_ERROR)
-    return ErrorCode.LEADER_NOT_AVAILABLE if is_later or error is None else error.error_code
+    if error is None or error.error_code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.KAFKA_STORAGE_ERROR):
+        return ErrorCode.LEADER_NOT_AVAILABLE
+    return error.error_code
 
 
 def _names_all(request: MetadataRequest, version: int) -> bool:
