@@ -2,29 +2,38 @@
 
 Kafka 2.7 has no API that shows transactions, so the command reads the records of the topic, as any consumer may; a
 coordinator writes each change there before it answers.
+
+A *hanging* transaction is open in a partition and unknown to its coordinator: a record was written after the abort of
+its transaction (KAFKA-12671), or without AddPartitionsToTxn. No time-out ends it (KIP-664). It is found in this order:
+what is open in the partition, what the coordinators know, and again what is open. What began later than the first look
+is known to its coordinator, and what ended before the second is not open any more.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
 from kafkapy.cli.consume import WAIT_MS, Consumer
 from kafkapy.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Yes
-from kafkapy.cli.output import done, examples, fail, failures_in_one_line, show
+from kafkapy.cli.output import done, examples, fail, failures_in_one_line, say, show
 from kafkapy.clients import transactions as client_transactions
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import RequestFailedError
+from kafkapy.clients.transactions import OpenTransaction
 from kafkapy.coordinator.hashing import partition_for
 from kafkapy.coordinator.transaction.records import decode_key, decode_value
-from kafkapy.coordinator.transaction.states import ONGOING, STATE_NAMES
+from kafkapy.coordinator.transaction.states import ONGOING, PREPARED, STATE_NAMES
 from kafkapy.coordinator.transaction.transaction import TransactionData
 from kafkapy.metadata.topic_rules import TRANSACTION_STATE_TOPIC
 from kafkapy.protocol.errors import ErrorCode
-from kafkapy.types import NO_TIMESTAMP
+from kafkapy.protocol.messages.metadata import MetadataResponseTopic
+from kafkapy.types import NO_TIMESTAMP, TopicPartition
 
 app = typer.Typer(no_args_is_help=True)
+
+_UNFINISHED: Final = PREPARED | {ONGOING}
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="A transactional id.")]
 
@@ -97,6 +106,118 @@ def abort(
         producer_id=producer_id,
         epoch=epoch,
     )
+
+
+@app.command(
+    epilog=examples("kafkapy transactions find-hanging", "kafkapy transactions find-hanging --topic orders --json")
+)
+def find_hanging(
+    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Only the partitions of this topic.")] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """List open transactions that no coordinator knows: nothing but abort-hanging ends them."""
+    with failures_in_one_line(), ClusterClient(bootstrap) as client:
+        found = _hanging(client, topic)
+    rows = [
+        {
+            "topic": each.open.partition.topic,
+            "partition": each.open.partition.partition,
+            "start_offset": each.open.start_offset,
+            "producer_id": each.open.producer_id,
+            "epoch": each.open.producer_epoch,
+            "written": _time(each.open.timestamp_ms),
+            "transactional_id": each.transactional_id,
+        }
+        for each in found
+    ]
+    show(rows, as_json=as_json, title="hanging transactions")
+
+
+@app.command(epilog=examples("kafkapy transactions abort-hanging --topic orders --partition 0 --start-offset 1500"))
+def abort_hanging(
+    topic: Annotated[str, typer.Option("--topic", "-t", help="The topic.")],
+    partition: Annotated[int, typer.Option("--partition", "-p", min=0, help="The partition.")],
+    start_offset: Annotated[int, typer.Option("--start-offset", min=0, help="The offset that find-hanging shows.")],
+    yes: Yes = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Abort an open transaction that no coordinator knows, in one partition, so that its readers go on."""
+    where = TopicPartition(topic, partition)
+    with failures_in_one_line(), ClusterClient(bootstrap) as client:
+        found = [each for each in _hanging(client, topic) if each.open[:2] == (where, start_offset)]
+        if not found:
+            fail(f"no hanging transaction begins at offset {start_offset} of {where}: see find-hanging")
+        if not yes:
+            typer.confirm(f"Abort the transaction at offset {start_offset} of {where}?", abort=True, err=True)
+        (hanging,) = found
+        client_transactions.end_hanging(client, hanging.open, hanging.producer_epoch, hanging.coordinator_epoch)
+    done(
+        f"aborted: the transaction at offset {start_offset} of {where}",
+        as_json=as_json,
+        topic=topic,
+        partition=partition,
+        start_offset=start_offset,
+    )
+
+
+class _Hanging(NamedTuple):
+    """A hanging transaction, and the epochs that a marker for it needs."""
+
+    open: OpenTransaction
+    transactional_id: str | None
+    """The id that has the producer id now; None if there is none."""
+    producer_epoch: int
+    coordinator_epoch: int
+
+
+def _hanging(client: ClusterClient, topic: str | None) -> list[_Hanging]:
+    topics = client.metadata().topics if topic is None else [client.topic(topic, led=False)]
+    leaderless = [
+        str(TopicPartition(each.name or "", partition.partition_index))
+        for each in topics
+        for partition in each.partitions
+        if partition.leader_id < 0
+    ]
+    if leaderless:
+        say(f"kafkapy: not looked at, since they have no leader: {', '.join(leaderless)}", to_error=True)
+    opened = _opened(client, topics)
+    if not opened:
+        return []
+    known = {data.producer_id: (name, data) for name, data in _read(client).items()}
+    epochs = _coordinator_epochs(client)
+    suspects = [each for each in opened if not _is_known(each, known.get(each.producer_id))]
+    names = {each.partition.topic for each in suspects}
+    still_open = set(_opened(client, [each for each in topics if each.name in names]))
+    found = []
+    for each in suspects:
+        if each in still_open:
+            name, data = known.get(each.producer_id, (None, None))
+            producer_epoch = max(each.producer_epoch, -1 if data is None else data.producer_epoch)
+            epoch = max(epochs) if name is None else epochs[partition_for(name, len(epochs))]
+            found.append(_Hanging(each, name, producer_epoch, epoch))
+    return found
+
+
+def _opened(client: ClusterClient, topics: Sequence[MetadataResponseTopic]) -> list[OpenTransaction]:
+    return [each for topic in topics for each in client_transactions.open_transactions(client, topic)]
+
+
+def _is_known(opened: OpenTransaction, known: tuple[str, TransactionData] | None) -> bool:
+    """Whether a coordinator will end the transaction."""
+    return known is not None and known[1].state in _UNFINISHED and opened.partition in known[1].partitions
+
+
+def _coordinator_epochs(client: ClusterClient) -> list[int]:
+    """The leader epoch of each partition of ``__transaction_state``: that of its coordinator."""
+    try:
+        partitions = client.topic(TRANSACTION_STATE_TOPIC).partitions
+    except RequestFailedError as error:
+        if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        return [0]
+    return [max(each.leader_epoch, 0) for each in partitions]
 
 
 def _read_one(client: ClusterClient, transactional_id: str) -> TransactionData:

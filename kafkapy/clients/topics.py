@@ -26,6 +26,7 @@ from kafkapy.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from kafkapy.protocol.messages.metadata import MetadataResponseTopic
+from kafkapy.types import READ_COMMITTED
 
 TIMEOUT_MS: Final = 10_000
 _ANOTHER_CONTROLLER: Final = frozenset({ErrorCode.NOT_CONTROLLER})
@@ -104,10 +105,18 @@ def grow_topic(client: ClusterClient, name: str, partitions: int) -> None:
     client.retrying(attempt)
 
 
-def offsets(client: ClusterClient, topic: MetadataResponseTopic, partitions: Iterable[int], at: int) -> dict[int, int]:
+def offsets(
+    client: ClusterClient,
+    topic: MetadataResponseTopic,
+    partitions: Iterable[int],
+    at: int,
+    *,
+    is_committed: bool = False,
+) -> dict[int, int]:
     """Partition → its offset at a time (ms since the epoch, or LATEST, EARLIEST); -1 if all records are older.
 
-    A partition without a leader is left out.
+    LATEST is the high watermark, or with ``is_committed`` the last stable offset. A partition without a leader is left
+    out.
     """
     wanted = set(partitions)
     by_leader: dict[int, list[ListOffsetsPartition]] = {}
@@ -117,7 +126,9 @@ def offsets(client: ClusterClient, topic: MetadataResponseTopic, partitions: Ite
             by_leader.setdefault(partition.leader_id, []).append(asked)
     found = {}
     for leader, asked_of_it in by_leader.items():
-        request = ListOffsetsRequest(-1, 0, [ListOffsetsTopic(topic.name or "", asked_of_it)])
+        request = ListOffsetsRequest(
+            -1, READ_COMMITTED if is_committed else 0, [ListOffsetsTopic(topic.name or "", asked_of_it)]
+        )
         answer = client.node(leader).call(request, ListOffsetsResponse)
         for partition_answer in answer.topics[0].partitions:
             index = partition_answer.partition_index

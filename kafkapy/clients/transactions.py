@@ -1,13 +1,37 @@
-"""Transactional ids: abort a producer's open transaction, as a new producer with the same id does."""
+"""Transactions: abort the open one of a transactional id, find and end what holds back a partition's readers."""
 
-from typing import Final
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
+from kafkapy.clients import topics
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import check
+from kafkapy.clients.records import fetch
+from kafkapy.protocol.constants import LATEST
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kafkapy.protocol.messages.metadata import MetadataResponseTopic
+from kafkapy.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from kafkapy.records.batch import iterate_headers
+from kafkapy.types import TopicPartition
 
 _STILL_ENDING: Final = frozenset({int(ErrorCode.CONCURRENT_TRANSACTIONS)})
+
+
+class OpenTransaction(NamedTuple):
+    """The first transaction of a partition that no marker has ended; readers of committed records stop before it."""
+
+    partition: TopicPartition
+    start_offset: int
+    producer_id: int
+    producer_epoch: int
+    timestamp_ms: int
+    """The largest timestamp of its first batch."""
 
 
 def abort(client: ClusterClient, transactional_id: str, timeout_ms: int) -> tuple[int, int]:
@@ -24,3 +48,45 @@ def abort(client: ClusterClient, transactional_id: str, timeout_ms: int) -> tupl
         return answer.producer_id, answer.producer_epoch
 
     return client.retrying(attempt, also=_STILL_ENDING)
+
+
+def open_transactions(client: ClusterClient, topic: MetadataResponseTopic) -> Iterator[OpenTransaction]:
+    """The transaction that is open in each partition of a topic at this moment, if there is one.
+
+    A partition without a leader is left out. Raises RequestFailedError.
+    """
+    name = topic.name or ""
+    leaders = {each.partition_index: each.leader_id for each in topic.partitions}
+    stable = topics.offsets(client, topic, leaders, LATEST, is_committed=True)
+    ends = topics.offsets(client, topic, stable, LATEST)
+    for index, offset in sorted(stable.items()):
+        if offset < ends.get(index, offset):
+            fetched = fetch(client, name, {index: offset}, leader=leaders[index], max_wait_ms=0)
+            for _, header in iterate_headers(fetched[index].records):
+                if header.is_transactional and not header.is_control:
+                    producer = (header.producer_id, header.producer_epoch)
+                    yield OpenTransaction(TopicPartition(name, index), offset, *producer, header.max_timestamp)
+                break  # the transaction's first batch is the one at the last stable offset
+
+
+def end_hanging(client: ClusterClient, hanging: OpenTransaction, producer_epoch: int, coordinator_epoch: int) -> None:
+    """Write the marker that aborts an open transaction, as its coordinator would. Raises RequestFailedError.
+
+    The leader refuses a ``producer_epoch`` below the producer's last one, and a ``coordinator_epoch`` below that of the
+    producer's last marker. The caller has seen that no coordinator knows the transaction.
+    """
+    name, index = hanging.partition
+    marker = WritableTxnMarker(
+        hanging.producer_id,
+        producer_epoch,
+        transaction_result=False,
+        topics=[WritableTxnMarkerTopic(name, [index])],
+        coordinator_epoch=coordinator_epoch,
+    )
+
+    def attempt() -> None:
+        leader = client.topic(name, led=False).partitions[index].leader_id
+        answer = client.node(leader).call(WriteTxnMarkersRequest([marker]), WriteTxnMarkersResponse)
+        check(answer.markers[0].topics[0].partitions[0].error_code, what=f"partition {hanging.partition}")
+
+    client.retrying(attempt)

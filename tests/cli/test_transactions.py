@@ -6,13 +6,15 @@ import pytest
 
 from kafkapy.cli import transactions as command
 from kafkapy.cli.consume import Consumed
-from kafkapy.clients import transactions
+from kafkapy.clients import topics, transactions
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import RequestFailedError
 from kafkapy.coordinator.transaction.records import transaction_record
 from kafkapy.coordinator.transaction.transaction import TransactionData
 from kafkapy.metadata.topic_rules import TRANSACTION_STATE_TOPIC
 from kafkapy.protocol.errors import ErrorCode
+from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from kafkapy.records.record import Record, encode_batch
 from tests.cli.conftest import Run
 from tests.clients.test_transactions import begin
 
@@ -95,3 +97,62 @@ def test_another_error_of_the_topic_is_reported(run: Run, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(ClusterClient, "topic", topic)
     assert "TOPIC_AUTHORIZATION_FAILED" in run("transactions", "list").err
+
+
+def _write_unknown(client: ClusterClient, topic: str, producer_id: int) -> None:
+    """A transactional batch of a producer that no coordinator knows."""
+    topics.create_topic(client, topic, configs={})
+    fields = {"producer_id": producer_id, "producer_epoch": 4, "base_sequence": 0}
+    batch = encode_batch([Record(b"k", b"v", 1_000)], is_transactional=True, **fields)  # type: ignore[arg-type]  # numbers
+    written = TopicProduceData(topic, partition_data=[PartitionProduceData(0, memoryview(batch))])
+    leader = client.topic(topic).partitions[0].leader_id
+    answer = client.node(leader).call(ProduceRequest("nobody", -1, 10_000, [written]), ProduceResponse)
+    assert answer.responses[0].partition_responses[0].error_code == 0
+
+
+def test_a_transaction_that_no_coordinator_knows_is_found_and_ended(run: Run, bootstrap: str) -> None:
+    with ClusterClient(bootstrap) as client:
+        _write_unknown(client, "t-hangs", 77_000)
+        begin(client, "t-fine", "t-fine-topic")
+    (found,) = json.loads(run("transactions", "find-hanging", "--json").out)
+    assert found == {
+        "topic": "t-hangs",
+        "partition": 0,
+        "start_offset": 0,
+        "producer_id": 77_000,
+        "epoch": 4,
+        "written": "1970-01-01T00:00:01.000+00:00",
+        "transactional_id": None,
+    }
+    assert run("transactions", "find-hanging", "--topic", "t-fine-topic").out == "hanging transactions: none\n"
+    here = ["transactions", "abort-hanging", "--topic", "t-hangs", "--partition", "0", "--start-offset"]
+    refused = run(*here, "1", "--yes")
+    expected = "kafkapy: no hanging transaction begins at offset 1 of t-hangs-0: see find-hanging\n"
+    assert (refused.code, refused.err) == (1, expected)
+    assert run(*here, "0", stdin=b"n\n").code == 1
+    assert run(*here, "0", "--yes").out == "aborted: the transaction at offset 0 of t-hangs-0\n"
+    assert json.loads(run("transactions", "find-hanging", "--json").out) == []
+
+
+def test_hanging_is_found_before_the_first_transaction_and_leaderless_partitions_are_named(
+    run: Run, bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ClusterClient(bootstrap) as client:
+        _write_unknown(client, "t-early", 88_000)
+    whole = ClusterClient.metadata
+
+    def metadata(client: ClusterClient, names: object = None, **options: bool) -> object:
+        if names is not None and TRANSACTION_STATE_TOPIC in list(names):  # type: ignore[call-overload]
+            raise RequestFailedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        found = whole(client, names, **options)  # type: ignore[arg-type]
+        for topic in found.topics:
+            if topic.name != "t-early":
+                topic.partitions[0].leader_id = -1
+        return found
+
+    monkeypatch.setattr(ClusterClient, "metadata", metadata)
+    found = run("transactions", "find-hanging", "--json")
+    assert [(each["topic"], each["transactional_id"]) for each in json.loads(found.out)] == [("t-early", None)]
+    assert "kafkapy: not looked at, since they have no leader: " in found.err
+    here = ["--topic", "t-early", "--partition", "0", "--start-offset", "0", "--yes"]
+    assert run("transactions", "abort-hanging", *here).code == 0

@@ -30,7 +30,6 @@ _TAIL = Struct(">qq")
 """The last fields of a value: time of the last update, start of the transaction."""
 _KNOWN_KEYS = _KNOWN_VALUES = 256
 _NO_PRODUCER = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
-_NO_PRODUCER = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
 _KNOWN_PARTITIONS = 64
 """The largest number of partitions of a value that is kept."""
 
