@@ -1,5 +1,6 @@
 """The substitutes of POSIX calls."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -23,6 +24,27 @@ def test_bytes_are_read_and_written_at_a_position(tmp_path: Path) -> None:
     assert portable.seek_and_write(number, memoryview(b"XY"), 3) == 2
     assert path.read_bytes() == b"0abXY56789"
     os.close(number)
+
+
+def test_a_file_gets_its_space_or_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, files = tmp_path / "reserve", Files()
+    path.write_bytes(b"abc")
+    for allocate, size in ((portable.write_zeros, 200_000), (portable.allocate, 300_000), (portable.allocate, 1_000)):
+        monkeypatch.setattr(portable, "allocate", allocate)
+        files.allocate(f"{path}", size)
+        content = path.read_bytes()
+        assert len(content) == max(size, 200_000) or size == 1_000
+        assert content.strip(b"\0") == b"abc"
+        assert path.stat().st_blocks * 512 >= len(content), "its space is taken"
+
+    def full(number: int, position: int, size: int) -> None:
+        portable.write_zeros(number, position, size // 2)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(portable, "allocate", full)
+    with pytest.raises(OSError, match="No space left"):
+        files.allocate(f"{path}", 500_000)
+    assert path.stat().st_size == 300_000
 
 
 def test_folders_are_not_fsynced_where_that_is_impossible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,19 +33,10 @@ class _NoTimers:
     """A clock whose timers never fire: files that are to be removed later stay for the next start."""
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-
-    def now_ms(self) -> int:
-        """See ``Clock.now_ms``."""
-        return self._clock.now_ms()
-
-    def monotonic_s(self) -> float:
-        """See ``Clock.monotonic_s``."""
-        return self._clock.monotonic_s()
-
-    def machine_s(self) -> float:
-        """See ``Clock.machine_s``."""
-        return self._clock.machine_s()
+        self.now_ms = clock.now_ms
+        self.monotonic_s = clock.monotonic_s
+        self.machine_s = clock.machine_s
+        self.sleep = clock.sleep
 
     def call_later(self, delay_ms: float, callback: Callable[..., object], *args: Any) -> TimerHandle:  # noqa: ARG002
         """Do nothing."""
@@ -53,10 +44,6 @@ class _NoTimers:
 
     def cancel(self) -> None:
         """Do nothing: the timer never fires."""
-
-    async def sleep(self, delay_ms: float) -> None:
-        """See ``Clock.sleep``."""
-        await self._clock.sleep(delay_ms)
 
 
 class _Reasons(logging.Handler):
