@@ -109,6 +109,8 @@ NO_AUTHORIZER: Final = "No Authorizer is configured on the broker."
 NO_AUTHORIZER_TO_DESCRIBE: Final = "No Authorizer is configured on the broker"
 UNEXPECTED_SASL_AUTHENTICATE: Final = "SaslAuthenticate request received after successful authentication"
 EMPTY_USER_NAME: Final = "Username must not be empty"
+UNKNOWN_SCRAM_MECHANISM: Final = "Unknown SCRAM mechanism"
+SCRAM_CHANGE_REPEATED: Final = "A user credential cannot be altered twice in the same request"
 NO_SCRAM_CREDENTIAL_TO_DELETE: Final = "Attempt to delete a user credential that does not exist"
 
 

@@ -38,7 +38,7 @@ from compat_tests.process import BrokerError, wait_for
 MODULE = "compat_tests.chaos.cluster_campaign"
 PER_ROUND = 20
 BOUND_S = 60.0
-SETTLE_S = 300.0
+SETTLE_S = 120.0
 Result = dict[str, Any]
 
 

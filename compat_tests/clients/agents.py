@@ -30,7 +30,7 @@ def _wanted(file: Path, pattern: str) -> tuple[int, int]:
 
 
 @cache
-def _go(package: str) -> list[str]:
+def go_command(package: str) -> list[str]:
     """The command of a Go client, compiled."""
     source = HERE / "go"
     if shutil.which("go") is None:
@@ -116,8 +116,8 @@ ABILITIES = {
     "sarama": Abilities(hashes_like_java=False),
 }
 AGENTS: dict[str, Callable[[], list[str]]] = {
-    "franz-go": lambda: _go("franz"),
-    "sarama": lambda: _go("sarama"),
+    "franz-go": lambda: go_command("franz"),
+    "sarama": lambda: go_command("sarama"),
     "kafkajs": lambda: node(HERE / "node" / "agent.js"),
     "rskafka": lambda: _rust("rskafka", "rust"),
     **{f"java-{version}": partial(_java, version) for version in VERSIONS},

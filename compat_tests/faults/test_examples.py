@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.clients.agents import HERE, _go, node
+from compat_tests.clients.agents import HERE, go_command, node
 from compat_tests.java_programs import MissingToolchainError, java_command
 from compat_tests.kafkapy_process import ROOT
 
@@ -28,7 +28,7 @@ def _command(language: str) -> list[str]:
     if FILES[language].suffix == ".py":
         return [sys.executable, str(FILES[language])]
     if language == "go":
-        return _go("faults")
+        return go_command("faults")
     if language == "javascript":
         return node(FILES[language])
     return java_command("Faults", [FILES[language]], "2.7.2")

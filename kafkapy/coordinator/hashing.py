@@ -1,6 +1,6 @@
 """The hashes of Java and Scala that Kafka's behaviour depends on: the partition of a name, and the order of a map."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -65,3 +65,35 @@ def _improved(value: int) -> int:
     value ^= value >> 14
     value = value + (value << 4) & INT32_MASK
     return value ^ value >> 10
+
+
+_FIRST_TABLE: Final = 16
+"""Buckets of a small hash map of Java, and of a mutable one of Scala; the number doubles at three quarters."""
+
+
+def in_table_order(keys: Collection[str]) -> list[str]:
+    """The order of ``keys`` in a mutable ``HashMap`` of Scala 2.13; keys of one hash stay in their order."""
+    buckets = _buckets(len(keys))
+    return sorted(keys, key=lambda key: (_spread(key) & buckets - 1, _signed(_spread(key))))
+
+
+def in_java_order(keys: Collection[str]) -> list[str]:
+    """The order of ``keys`` in Java's ``HashMap``; keys of one bucket stay in their order."""
+    buckets = _buckets(len(keys))
+    return sorted(keys, key=lambda key: _spread(key) & buckets - 1)
+
+
+def _buckets(count: int) -> int:
+    buckets = _FIRST_TABLE
+    while 4 * count >= 3 * buckets:
+        buckets *= 2
+    return buckets
+
+
+def _spread(key: str) -> int:
+    value = hash_code(key)
+    return value ^ value >> 16
+
+
+def _signed(value: int) -> int:
+    return value - (INT32_MASK + 1) if value > INT32_MASK >> 1 else value

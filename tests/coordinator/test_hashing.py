@@ -2,7 +2,14 @@
 
 import pytest
 
-from kafkapy.coordinator.hashing import absolute_hash, hash_code, in_hash_order, partition_for
+from kafkapy.coordinator.hashing import (
+    absolute_hash,
+    hash_code,
+    in_hash_order,
+    in_java_order,
+    in_table_order,
+    partition_for,
+)
 
 
 @pytest.mark.parametrize(
@@ -67,3 +74,49 @@ FORTY = (
 )
 def test_the_order_equals_scalas(keys: str, ordered: str) -> None:
     assert in_hash_order(keys.split(" ")) == ordered.split(" ")
+
+
+TOPIC_KEYS = [
+    "compression.type",
+    "leader.replication.throttled.replicas",
+    "message.downconversion.enable",
+    "min.insync.replicas",
+    "segment.jitter.ms",
+    "cleanup.policy",
+    "flush.ms",
+    "follower.replication.throttled.replicas",
+    "segment.bytes",
+    "retention.ms",
+    "flush.messages",
+    "message.format.version",
+    "max.compaction.lag.ms",
+    "file.delete.delay.ms",
+    "max.message.bytes",
+    "min.compaction.lag.ms",
+    "message.timestamp.type",
+    "preallocate",
+    "min.cleanable.dirty.ratio",
+    "index.interval.bytes",
+    "unclean.leader.election.enable",
+    "retention.bytes",
+    "delete.retention.ms",
+    "segment.ms",
+    "message.timestamp.difference.max.ms",
+    "segment.index.bytes",
+]
+"""In the order in which a running Apache Kafka 2.7.2 describes a topic."""
+
+
+def test_keys_have_the_order_of_a_mutable_map() -> None:
+    assert in_table_order(sorted(TOPIC_KEYS)) == TOPIC_KEYS
+    assert in_table_order(TOPIC_KEYS[::-1]) == TOPIC_KEYS
+    assert in_table_order([]) == []
+    assert in_table_order(["Aa", "BB"]) == ["Aa", "BB"], "they have the same hash"
+
+
+def test_keys_of_a_bucket_keep_their_order_in_java() -> None:
+    pair = ["min.insync.replicas", "message.downconversion.enable"]
+    others = [key for key in TOPIC_KEYS if key not in pair]
+    for given in (pair, pair[::-1]):
+        assert in_java_order([*given, *others])[2:4] == given
+    assert in_java_order(["b", "a"]) == ["a", "b"]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from kafkapy.config.describe import describe_topic
 from kafkapy.controller.topics import NewTopic, TopicResult
+from kafkapy.coordinator.hashing import in_java_order
 from kafkapy.metadata.errors import PolicyViolationError
 from kafkapy.protocol.messages.create_topics import (
     CreatableTopic,
@@ -73,15 +74,16 @@ class _TopicDescriber:
         key = tuple(overrides.items())
         found = self._known.get(key)
         if found is None:
+            entries = {entry.name: entry for entry in describe_topic(self._config, overrides)}
             found = self._known[key] = [
                 CreatableTopicConfigs(
-                    name=entry.name,
-                    value=entry.value,
-                    read_only=entry.read_only,
-                    config_source=entry.source,
-                    is_sensitive=entry.sensitive,
+                    name=name,
+                    value=entries[name].value,
+                    read_only=entries[name].read_only,
+                    config_source=entries[name].source,
+                    is_sensitive=entries[name].sensitive,
                 )
-                for entry in describe_topic(self._config, overrides)
+                for name in in_java_order(entries)
             ]
         return found
 

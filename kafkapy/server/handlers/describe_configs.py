@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from kafkapy.config.describe import Description, Descriptions, describe_broker, describe_cluster_default, describe_topic
+from kafkapy.coordinator.hashing import in_table_order
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import UnknownTopicOrPartitionError
 from kafkapy.metadata.topic_rules import check_name
@@ -53,7 +54,8 @@ class Entries:
     """The entries of a description, and their bytes."""
 
     def __init__(self, found: Descriptions, documentation_of: TextOf, *, include_synonyms: bool) -> None:
-        self.by_name = {each.name: _entry(each, include_synonyms, documentation_of(each.name)) for each in found}
+        by_name = {each.name: _entry(each, include_synonyms, documentation_of(each.name)) for each in found}
+        self.by_name = {name: by_name[name] for name in in_table_order(by_name)}
         self._encoded: dict[int, bytes] = {}
 
     def encoded(self, version: int) -> bytes:
@@ -226,12 +228,12 @@ def _no_documentation(_name: str) -> None:
 
 
 async def _chosen(entries: Entries, names: list[str]) -> tuple[str, ...]:
-    """Return those of ``names`` that have entries, in the description's order."""
+    """Return those of ``names`` that have entries, in the order in which Apache Kafka lists so many."""
     wanted: set[str] = set()
     for start in range(0, len(names), KEYS_PER_STEP):
         wanted.update(entries.by_name.keys() & names[start : start + KEYS_PER_STEP])
         await pause()
-    return tuple(name for name in entries.by_name if name in wanted)
+    return tuple(in_table_order(wanted))
 
 
 def _array(entries: list[DescribeConfigsResourceResult], version: int) -> bytes:

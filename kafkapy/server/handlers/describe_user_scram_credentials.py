@@ -20,7 +20,7 @@ def handle(
     _context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> Steps[DescribeUserScramCredentialsResponse]:
     """Answer each named user once; without names there is nobody to list."""
-    response = DescribeUserScramCredentialsResponse(error_message=None, results=[])
+    response = DescribeUserScramCredentialsResponse(error_message="", results=[])
     counts: Counter[str] = Counter()
     for user in request.users or ():
         counts[user.name] += 1

@@ -20,9 +20,11 @@ def handle(context: RequestContext, request: UpdateFeaturesRequest) -> Steps[Upd
     if not context.services.controller.is_active:
         return UpdateFeaturesResponse(error_code=ErrorCode.NOT_CONTROLLER, error_message=None)
     response = UpdateFeaturesResponse(error_message=None)
+    answered: set[str] = set()
     for update in request.feature_updates:
-        response.results.append(
-            UpdatableFeatureResult(update.feature, ErrorCode.INVALID_REQUEST, kafka_texts.UNSUPPORTED_FEATURE)
-        )
+        if update.feature not in answered:
+            answered.add(update.feature)
+            text = kafka_texts.UNSUPPORTED_FEATURE if update.feature else kafka_texts.EMPTY_FEATURE_NAME
+            response.results.append(UpdatableFeatureResult(update.feature, ErrorCode.INVALID_REQUEST, text))
         yield
     return response

@@ -119,7 +119,7 @@ def test_there_are_no_quotas_and_none_is_stored(tmp_path: Path) -> None:
 @pytest.mark.parametrize("users", [None, []])
 def test_no_user_has_scram_credentials(users: list[UserName] | None, tmp_path: Path) -> None:
     answer = _answer(tmp_path, DescribeUserScramCredentialsRequest(users), 0)
-    assert (answer.error_code, answer.error_message, answer.results) == (0, None, [])
+    assert (answer.error_code, answer.error_message, answer.results) == (0, "", [])
 
 
 def test_each_user_is_described_once(tmp_path: Path) -> None:

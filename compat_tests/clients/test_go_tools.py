@@ -1,0 +1,27 @@
+"""What command line tools in Go make of the broker: kcl and kminion by franz-go, kafkactl by sarama."""
+
+import subprocess
+
+import pytest
+
+from compat_tests.clients.agents import go_command
+from compat_tests.java_programs import MissingToolchainError
+from compat_tests.process import Broker
+from compat_tests.scenarios import IN_KRAFT
+
+
+@pytest.mark.differs(*IN_KRAFT, reason="has another release, and an authorizer's texts of its own")
+def test_the_release_is_2_7_and_access_control_lists_are_disabled(broker: Broker) -> None:
+    try:
+        command = go_command("guess")
+    except MissingToolchainError as missing:
+        pytest.skip(str(missing))
+    run = subprocess.run([*command, broker.bootstrap], capture_output=True, text=True, timeout=60, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    disabled = "kafka server: Security features are disabled"
+    assert run.stdout.splitlines() == [
+        "guess: v2.7",
+        f"list: {disabled}: No Authorizer is configured on the broker",
+        f"create: kafka server: failed to create one or more ACL rules: {disabled}",
+        f"delete: {disabled}: No Authorizer is configured on the broker.",
+    ]
