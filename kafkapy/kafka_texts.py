@@ -124,6 +124,35 @@ def scram_user_repeated(user: str) -> str:
     return f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
 
 
+EMPTY_QUOTA_FILTER: Final = "Unexpected empty filter component entity type"
+NO_QUOTA_ENTITY: Final = "Empty client quota entity"
+
+
+def quota_filter_repeated(kind: str) -> str:
+    """Two conditions for one kind of entity."""
+    return f"Duplicate {kind} filter component entity type"
+
+
+def custom_quota_entity(entity_type: str) -> str:
+    """A condition for an unknown kind of entity."""
+    return f"Custom entity type '{entity_type}' not supported"
+
+
+def unknown_quota_entity(entity_type: str) -> str:
+    """A change of an unknown kind of entity."""
+    return f"Unhandled client quota entity type: {entity_type}"
+
+
+def empty_quota_entity(entity_type: str) -> str:
+    """A change of an entity without a name."""
+    return f"Empty {entity_type} not supported"
+
+
+def unknown_quota_key(key: str) -> str:
+    """A change of an unknown quota."""
+    return f"Invalid configuration key {key}"
+
+
 # features
 
 UNSUPPORTED_FEATURE: Final = "Could not apply finalized feature update because the provided feature is not supported."

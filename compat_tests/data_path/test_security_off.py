@@ -8,6 +8,12 @@ from compat_tests.groups.wire import Wire
 from compat_tests.process import Broker
 from compat_tests.scenarios import IN_KRAFT
 from kafkapy.protocol.constants import ResourceType
+from kafkapy.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    EntityData,
+    OpData,
+    RequestEntryData,
+)
 from kafkapy.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -92,6 +98,30 @@ def test_there_are_no_quotas(broker: Broker) -> None:
     for asked in ([], [ComponentData("user", 0, "a")], [ComponentData("client-id", 2, None)]):
         answer = ask(broker, DescribeClientQuotasRequest(asked, False), 0)
         assert (answer.error_code, answer.error_message, answer.entries) == (0, None, [])
+
+
+def test_filters_and_changes_of_quotas_are_checked(broker: Broker) -> None:
+    def described(*components: ComponentData) -> tuple[int, str | None, Any]:
+        answer = ask(broker, DescribeClientQuotasRequest(list(components), False), 0)
+        return answer.error_code, answer.error_message, answer.entries
+
+    assert described(ComponentData("ip", 2, None)) == (35, "Custom entity type 'ip' not supported", None)
+    user, client = ComponentData("user", 2, None), ComponentData("client-id", 2, None)
+    assert described(user, user) == (42, "Duplicate user filter component entity type", None)
+    assert described(client, user, client) == (42, "Duplicate client filter component entity type", None)
+    assert described(ComponentData("", 2, None)) == (42, "Unexpected empty filter component entity type", None)
+
+    def altered(entity: list[tuple[str, str | None]], *keys: str) -> tuple[int, str | None]:
+        changes = [OpData(key, 5.0, False) for key in keys]
+        entry = RequestEntryData([EntityData(*each) for each in entity], changes)
+        (answer,) = ask(broker, AlterClientQuotasRequest([entry], True), 0).entries
+        return answer.error_code, answer.error_message
+
+    rate = "producer_byte_rate"
+    assert altered([("ip", "x")], rate) == (42, "Unhandled client quota entity type: ip")
+    assert altered([("user", "")], rate) == (42, "Empty user not supported")
+    assert altered([("user", "x")], rate, "no_such_rate") == (42, "Invalid configuration key no_such_rate")
+    assert altered([], rate)[0] == 42
 
 
 def test_there_are_no_scram_credentials(broker: Broker) -> None:

@@ -13,6 +13,7 @@ UNKNOWN_SERVER_ERROR: Final = -1
 NO_SUCH_TOPIC, UNKNOWN_MEMBER, REBALANCING, UNSUPPORTED_VERSION = 3, 25, 27, 35
 INVALID_CONFIG, INVALID_REQUEST, INVALID_EPOCH = 40, 42, 47
 TOO_LARGE: Final = 12
+UNSUPPORTED_MECHANISM: Final = 33
 BAD_ACKS: Final = 21
 CORRUPT, BAD_TIME, OLD_FORMAT, BAD_CODEC, BAD_RECORD = 2, 32, 43, 76, 87
 OTHER_REASON: Final = {
@@ -308,7 +309,28 @@ def _fewer_apis(case: Case) -> bool:
     return not more and {each["api_key"] for each in missing} == NOT_LISTED
 
 
+def _quotas_and_credentials(case: Case) -> bool:
+    """Whether Kafka stores a quota or a credential, or shows one."""
+    if case.api in ("ALTER_CLIENT_QUOTAS", "ALTER_USER_SCRAM_CREDENTIALS"):
+        return codes_of(case)[1] in (UNSUPPORTED_VERSION, UNSUPPORTED_MECHANISM)
+    return case.api in ("DESCRIBE_CLIENT_QUOTAS", "DESCRIBE_USER_SCRAM_CREDENTIALS") and codes_of(case) == (0, 0)
+
+
+def _no_way_to_match(case: Case) -> bool:
+    return case.api == "DESCRIBE_CLIENT_QUOTAS" and codes_of(case) == (UNKNOWN_SERVER_ERROR, INVALID_REQUEST)
+
+
 RULES: Final = (
+    Rule(
+        "Client quotas and SCRAM credentials: Kafka stores them, though nothing uses them without security; we store"
+        " none, and say so",
+        _quotas_and_credentials,
+        parts_ways=True,
+    ),
+    Rule(
+        "DescribeClientQuotas: Kafka fails with -1 over an unknown way to match; we say INVALID_REQUEST",
+        _no_way_to_match,
+    ),
     Rule(
         "CreatePartitions: a topic's name that can be no path of ZooKeeper fails the whole of Kafka's request, after"
         " what came before it; we make the others",
