@@ -48,6 +48,8 @@ ABORTED = 0.15
 READ_AGAIN = 0.02
 PATIENCE_S = 120.0
 TRANSACTION_S = 25.0
+STALE_S = 30.0
+"""The longest wait for committed offsets that are not those of a stopped coordinator."""
 STUCK_S = 45.0
 DELIVERY_S = 600
 SHORT: dict[str, Any] = {
@@ -492,6 +494,7 @@ class Copier:
         self._step_began_s: float | None = None
         self._name = name
         self.next_offsets: dict[int, int] = {}
+        self._acknowledged: dict[int, int] = {}
         self._consumer = new_consumer(bootstrap, self._group)
         self._open()
 
@@ -544,16 +547,32 @@ class Copier:
         return error is None
 
     def _go_back(self) -> None:
-        """To the committed offsets."""
+        """To the committed offsets, which are at least those of the last transaction that is known to be committed.
+
+        A coordinator that was stopped answers from what it had, until it hears that another one has taken over: Apache
+        Kafka's, too. A consumer in a group is safe, since it joins first; this one is asked to look again.
+        """
+        deadline = time.monotonic() + STALE_S
+        found = self._committed()
+        while any(offset < self._acknowledged.get(partition, 0) for partition, offset in found.items()):
+            if time.monotonic() > deadline:
+                self._history.violate(f"committed offsets lost: {found}, after {self._acknowledged}")
+                break
+            self._history.count("copier: older committed offsets, of a coordinator that was stopped; asked again")
+            time.sleep(0.2)
+            found = self._committed()
+        self.next_offsets = found
+        self._consumer.assign(
+            [TopicPartition(self._history.records, index, offset) for index, offset in self.next_offsets.items()]
+        )
+
+    def _committed(self) -> dict[int, int]:
         places = [TopicPartition(self._history.records, index) for index in range(PARTITIONS)]
         committed = self._consumer.committed(places, 20)
         for each in committed:
             if each.error is not None:
                 raise KafkaException(each.error)
-        self.next_offsets = {each.partition: 0 if each.offset == OFFSET_INVALID else each.offset for each in committed}
-        self._consumer.assign(
-            [TopicPartition(self._history.records, index, offset) for index, offset in self.next_offsets.items()]
-        )
+        return {each.partition: 0 if each.offset == OFFSET_INVALID else each.offset for each in committed}
 
     def _copy(self, messages: list[Message]) -> None:
         began_s = time.monotonic()
@@ -595,7 +614,7 @@ class Copier:
             self._is_ready = True
         else:
             transaction.outcome = Outcome.COMMITTED
-            self.next_offsets = after
+            self.next_offsets = self._acknowledged = after
             self._history.copied(self.topic, began_s)
 
     def _patiently(self, action: Callable[[float], object]) -> None:

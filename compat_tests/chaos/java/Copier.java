@@ -26,6 +26,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 public final class Copier {
     private final String[] arguments;
     private volatile boolean isOver;
+    private final Map<TopicPartition, Long> acknowledged = new HashMap<>();
 
     private Copier(String[] arguments) {
         this.arguments = arguments;
@@ -82,6 +83,11 @@ public final class Copier {
             consumer.partitionsFor(arguments[2]).forEach(found -> sources.add(new TopicPartition(arguments[2], found.partition())));
             consumer.assign(sources);
             Map<TopicPartition, OffsetAndMetadata> committed = consumer.committed(new HashSet<>(sources));
+            for (int left = 60; left > 0 && isOlder(committed); left--) {
+                System.out.println("error OlderOffsets of a coordinator that was stopped; asked again");
+                Thread.sleep(500);
+                committed = consumer.committed(new HashSet<>(sources));
+            }
             for (TopicPartition source : sources) {
                 consumer.seek(source, committed.get(source) == null ? 0 : committed.get(source).offset());
             }
@@ -93,6 +99,17 @@ public final class Copier {
                 }
             }
         }
+    }
+
+    /** Whether they are behind the last transaction that is known to be committed. */
+    private boolean isOlder(Map<TopicPartition, OffsetAndMetadata> committed) {
+        for (Map.Entry<TopicPartition, Long> known : acknowledged.entrySet()) {
+            OffsetAndMetadata found = committed.get(known.getKey());
+            if (found == null || found.offset() < known.getValue()) {
+                return true;
+            }
+        }
+        return false;
     }
 
     private void copy(
@@ -116,6 +133,7 @@ public final class Copier {
         }
         producer.sendOffsetsToTransaction(offsets, consumer.groupMetadata());
         producer.commitTransaction();
+        offsets.forEach((source, offset) -> acknowledged.put(source, offset.offset()));
         System.out.println("committed " + (System.currentTimeMillis() - beganMs) + places);
     }
 
