@@ -31,6 +31,9 @@ BLOCK = re.compile(r"(?:<!-- file: (\S+) -->\n)?```(\w*)\n(.*?)```", re.DOTALL)
 COMMAND = re.compile(r"^\$ (.*(?:\n    .*)*)$", re.MULTILINE)
 
 
+_OWN_NETWORK = ["unshare", "--user", "--map-root-user", "--net", "--", "sh", "-c", 'ip link set lo up; exec "$@"', "sh"]
+
+
 class CommandFailedError(AssertionError):
     """A command of the page ended with another exit code than 0, or did not end."""
 
@@ -63,19 +66,21 @@ class Page:
 class Shell:
     """A bash in a directory; processes that it starts in the background end with it.
 
-    `ports` are the port numbers of a page; free ones take their place, here and in `port`.
+    `ports` are the port numbers of a page; free ones take their place, here and in `port`. Without them the shell has a
+    network of its own, in which all ports are free.
     """
 
-    def __init__(self, directory: Path, ports: Iterable[int]) -> None:
+    def __init__(self, directory: Path, ports: Iterable[int] = ()) -> None:
         self.directory = directory
         self._ports = {str(port): str(free_port()) for port in ports}
+        alone = [] if self._ports else _OWN_NETWORK
         self.log_path = directory / "shell.log"
         programs = _programs(directory / "bin")
         path = os.pathsep.join((str(programs), str(Path(sys.executable).parent), os.environ["PATH"]))
         self._told, told = os.pipe()
         with self.log_path.open("wb") as log:
             self._bash = subprocess.Popen(
-                ["bash", "--noprofile", "--norc"],
+                [*alone, "bash", "--noprofile", "--norc"],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
