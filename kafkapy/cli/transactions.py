@@ -118,7 +118,7 @@ def find_hanging(
 ) -> None:
     """List open transactions that no coordinator knows: nothing but abort-hanging ends them."""
     with failures_in_one_line(), ClusterClient(bootstrap) as client:
-        found = _hanging(client, topic)
+        found = _hanging(client, client.metadata().topics if topic is None else [client.topic(topic, led=False)])
     rows = [
         {
             "topic": each.open.partition.topic,
@@ -146,11 +146,15 @@ def abort_hanging(
     """Abort an open transaction that no coordinator knows, in one partition, so that its readers go on."""
     where = TopicPartition(topic, partition)
     with failures_in_one_line(), ClusterClient(bootstrap) as client:
-        found = [each for each in _hanging(client, topic) if each.open[:2] == (where, start_offset)]
+        described = client.topic(topic, led=False)
+        described.partitions = [each for each in described.partitions if each.partition_index == partition]
+        if not described.partitions:
+            fail(f"topic {topic} has no partition {partition}")
+        if not yes:  # before the look: while it waits for an answer, the producer may begin a transaction
+            typer.confirm(f"Abort the transaction at offset {start_offset} of {where}?", abort=True, err=True)
+        found = [each for each in _hanging(client, [described]) if each.open.start_offset == start_offset]
         if not found:
             fail(f"no hanging transaction begins at offset {start_offset} of {where}: see find-hanging")
-        if not yes:
-            typer.confirm(f"Abort the transaction at offset {start_offset} of {where}?", abort=True, err=True)
         (hanging,) = found
         client_transactions.end_hanging(client, hanging.open, hanging.producer_epoch, hanging.coordinator_epoch)
     done(
@@ -172,8 +176,7 @@ class _Hanging(NamedTuple):
     coordinator_epoch: int
 
 
-def _hanging(client: ClusterClient, topic: str | None) -> list[_Hanging]:
-    topics = client.metadata().topics if topic is None else [client.topic(topic, led=False)]
+def _hanging(client: ClusterClient, topics: Sequence[MetadataResponseTopic]) -> list[_Hanging]:
     leaderless = [
         str(TopicPartition(each.name or "", partition.partition_index))
         for each in topics

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import typer
 
 from kafkapy.cli import transactions as command
 from kafkapy.cli.consume import Consumed
@@ -16,7 +17,7 @@ from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from kafkapy.records.record import Record, encode_batch
 from tests.cli.conftest import Run
-from tests.clients.test_transactions import begin
+from tests.clients.test_transactions import add_partition, begin
 
 
 def test_without_transactions_the_list_is_empty(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,10 +100,10 @@ def test_another_error_of_the_topic_is_reported(run: Run, monkeypatch: pytest.Mo
     assert "TOPIC_AUTHORIZATION_FAILED" in run("transactions", "list").err
 
 
-def _write_unknown(client: ClusterClient, topic: str, producer_id: int) -> None:
-    """A transactional batch of a producer that no coordinator knows."""
+def _write_unknown(client: ClusterClient, topic: str, producer_id: int, producer_epoch: int = 4) -> None:
+    """A transactional batch without AddPartitionsToTxn."""
     topics.create_topic(client, topic, configs={})
-    fields = {"producer_id": producer_id, "producer_epoch": 4, "base_sequence": 0}
+    fields = {"producer_id": producer_id, "producer_epoch": producer_epoch, "base_sequence": 0}
     batch = encode_batch([Record(b"k", b"v", 1_000)], is_transactional=True, **fields)  # type: ignore[arg-type]  # numbers
     written = TopicProduceData(topic, partition_data=[PartitionProduceData(0, memoryview(batch))])
     leader = client.topic(topic).partitions[0].leader_id
@@ -129,6 +130,8 @@ def test_a_transaction_that_no_coordinator_knows_is_found_and_ended(run: Run, bo
     refused = run(*here, "1", "--yes")
     expected = "kafkapy: no hanging transaction begins at offset 1 of t-hangs-0: see find-hanging\n"
     assert (refused.code, refused.err) == (1, expected)
+    missing = run("transactions", "abort-hanging", "--topic", "t-hangs", "--partition", "9", "--start-offset", "0")
+    assert (missing.code, missing.err) == (1, "kafkapy: topic t-hangs has no partition 9\n")
     assert run(*here, "0", stdin=b"n\n").code == 1
     assert run(*here, "0", "--yes").out == "aborted: the transaction at offset 0 of t-hangs-0\n"
     assert json.loads(run("transactions", "find-hanging", "--json").out) == []
@@ -156,3 +159,19 @@ def test_hanging_is_found_before_the_first_transaction_and_leaderless_partitions
     assert "kafkapy: not looked at, since they have no leader: " in found.err
     here = ["--topic", "t-early", "--partition", "0", "--start-offset", "0", "--yes"]
     assert run("transactions", "abort-hanging", *here).code == 0
+
+
+def test_a_transaction_that_begins_before_the_answer_is_not_aborted(
+    run: Run, bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ClusterClient(bootstrap) as client:
+        producer = transactions.abort(client, "t-asked", 60_000)
+        _write_unknown(client, "t-asked-topic", *producer)
+
+        def confirm(*_: object, **__: object) -> None:
+            add_partition(client, "t-asked", producer, "t-asked-topic")
+
+        monkeypatch.setattr(typer, "confirm", confirm)
+        refused = run("transactions", "abort-hanging", "-t", "t-asked-topic", "-p", "0", "--start-offset", "0")
+    assert (refused.code, refused.out) == (1, "")
+    assert "no hanging transaction begins at offset 0 of t-asked-topic-0" in refused.err

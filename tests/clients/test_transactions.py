@@ -16,10 +16,15 @@ def begin(client: ClusterClient, transactional_id: str, topic: str) -> tuple[int
     """A producer with an open transaction: its id and epoch."""
     topics.create_topic(client, topic, configs={})
     producer = transactions.abort(client, transactional_id, 60_000)
+    add_partition(client, transactional_id, producer, topic)
+    return producer
+
+
+def add_partition(client: ClusterClient, transactional_id: str, producer: tuple[int, int], topic: str) -> None:
+    """Add partition 0 of a topic to a producer's transaction."""
     request = AddPartitionsToTxnRequest([], transactional_id, *producer, [AddPartitionsToTxnTopic(topic, [0])])
     answer = client.transaction_coordinator(transactional_id).call(request, AddPartitionsToTxnResponse)
     assert answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code == 0
-    return producer
 
 
 def test_an_open_transaction_is_aborted(client: ClusterClient) -> None:
