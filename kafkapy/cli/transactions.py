@@ -20,15 +20,16 @@ from kafkapy.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Yes
 from kafkapy.cli.output import done, examples, fail, failures_in_one_line, say, show
 from kafkapy.clients import transactions as client_transactions
 from kafkapy.clients.cluster import ClusterClient
-from kafkapy.clients.errors import RequestFailedError
+from kafkapy.clients.errors import ClientError, RequestFailedError
 from kafkapy.clients.transactions import OpenTransaction
 from kafkapy.coordinator.hashing import partition_for
-from kafkapy.coordinator.transaction.records import decode_key, decode_value
+from kafkapy.coordinator.transaction.records import UnknownTransactionStateError, decode_key, decode_value
 from kafkapy.coordinator.transaction.states import ONGOING, PREPARED, STATE_NAMES
 from kafkapy.coordinator.transaction.transaction import TransactionData
 from kafkapy.metadata.topic_rules import TRANSACTION_STATE_TOPIC
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.metadata import MetadataResponseTopic
+from kafkapy.protocol.primitives import ProtocolError
 from kafkapy.types import NO_TIMESTAMP, TopicPartition
 
 app = typer.Typer(no_args_is_help=True)
@@ -241,20 +242,25 @@ def _read(client: ClusterClient, only: str | None = None) -> dict[str, Transacti
     consumer = Consumer(client, TRANSACTION_STATE_TOPIC, None if only is None else partition_for(only, partitions))
     consumer.seek(None, from_beginning=True)
     found: dict[str, TransactionData] = {}
-    for name, value in _records(consumer):
-        if value is None:
+    for name, data in _records(consumer):
+        if data is None:
             found.pop(name, None)
         else:
-            found[name] = decode_value(value)
+            found[name] = data
     return found
 
 
-def _records(consumer: Consumer) -> Iterator[tuple[str, bytes | None]]:
+def _records(consumer: Consumer) -> Iterator[tuple[str, TransactionData | None]]:
+    """Transactional ids and their states; None: the id has expired. Raises ClientError for what can't be decoded."""
     while consumer.remaining:
-        for consumed in consumer.poll(wait_ms=WAIT_MS):
-            name = decode_key(consumed.record.key or b"")
-            if name is not None:
-                yield name, consumed.record.value
+        for _, partition, record in consumer.poll(wait_ms=WAIT_MS):
+            try:
+                name = decode_key(record.key or b"")
+                if name is not None:
+                    yield name, None if record.value is None else decode_value(record.value)
+            except (ProtocolError, UnknownTransactionStateError) as error:
+                where = f"{TRANSACTION_STATE_TOPIC}-{partition}, offset {record.offset}"
+                raise ClientError(f"{where} can't be decoded, a later release may have written it: {error}") from error
 
 
 def _time(timestamp_ms: int) -> str | None:

@@ -66,13 +66,8 @@ def test_refusals_are_one_line(run: Run, words: list[str], message: str) -> None
     assert message in refused.err
 
 
-def test_expired_ids_and_records_of_later_releases_are_left_out(
-    run: Run, bootstrap: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with ClusterClient(bootstrap) as client:
-        begin(client, "t-any", "t-any-topic")  # the first transaction creates the topic
-    kept, gone = (transaction_record(name, TransactionData(1, 0, 1), 0) for name in ("t-kept", "t-gone"))
-    records = [kept, gone, gone._replace(value=None), kept._replace(key=b"\0\x09", value=b"?")]
+def _topic_of(*records: Record) -> type:
+    """In place of the command's consumer: ``__transaction_state`` holds these records."""
 
     class Topic:
         remaining = 1
@@ -88,8 +83,46 @@ def test_expired_ids_and_records_of_later_releases_are_left_out(
             assert wait_ms > 0
             return [Consumed(TRANSACTION_STATE_TOPIC, 0, each) for each in records]
 
-    monkeypatch.setattr(command, "Consumer", Topic)
+    return Topic
+
+
+def test_expired_ids_and_records_of_later_releases_are_left_out(
+    run: Run, bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ClusterClient(bootstrap) as client:
+        begin(client, "t-any", "t-any-topic")  # the first transaction creates the topic
+    kept, gone = (transaction_record(name, TransactionData(1, 0, 1), 0) for name in ("t-kept", "t-gone"))
+    records = [kept, gone, gone._replace(value=None), kept._replace(key=b"\0\x09", value=b"?")]
+
+    monkeypatch.setattr(command, "Consumer", _topic_of(*records))
     assert [row["transactional_id"] for row in json.loads(run("transactions", "list", "--json").out)] == ["t-kept"]
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (bytes([0, 2, *range(60)]), "TransactionLogValue has no version 2"),
+        (b"\0\0\0", "bytes wanted"),
+        (bytes([*range(2), *bytes(14), 99, *bytes(60)]), "transaction state 99"),
+    ],
+    ids=["version", "cut off", "state"],
+)
+def test_what_cannot_be_decoded_is_reported_and_nothing_is_called_hanging(
+    run: Run, bootstrap: str, monkeypatch: pytest.MonkeyPatch, value: bytes, reason: str
+) -> None:
+    topic = f"t-unread-{len(value)}-{value[16:17].hex()}"
+    with ClusterClient(bootstrap) as client:
+        begin(client, topic, f"{topic}-begun")  # the first transaction creates the topic
+        _write_unknown(client, topic, 66_000)
+    unread = transaction_record("t-later", TransactionData(66_000, 0, 1), 0)._replace(value=value, offset=7)
+    monkeypatch.setattr(command, "Consumer", _topic_of(unread))
+    for words in (["list"], ["find-hanging", "--topic", topic]):
+        refused = run("transactions", *words)
+        assert (refused.code, refused.out, refused.err.count("\n")) == (1, "", 1)
+        assert refused.err.startswith("kafkapy: __transaction_state-0, offset 7 can't be decoded")
+        assert reason in refused.err
+    with ClusterClient(bootstrap) as client:
+        topics.delete_topic(client, topic)
 
 
 def test_another_error_of_the_topic_is_reported(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
