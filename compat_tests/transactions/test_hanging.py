@@ -7,7 +7,8 @@ import time
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as Assigned
 
 from compat_tests.process import Broker
 from compat_tests.scenarios import IN_KRAFT
@@ -20,9 +21,18 @@ from kafkapy.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
 )
+from kafkapy.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
 from kafkapy.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from kafkapy.records.record import Record, encode_batch
+from kafkapy.types import TopicPartition
+
+pytestmark = pytest.mark.scenario("admin", client="kafkapy transactions")
 
 PATIENCE_S = 30
 Producer = tuple[int, int]
@@ -35,7 +45,7 @@ class Talk:
         self.client = client
         self.topic = topic
         topics.create_topic(client, topic, configs={})
-        self.leader = client.topic(topic).partitions[0].leader_id
+        self.leader = client.topic(topic, create=True).partitions[0].leader_id  # waits until the broker knows it
         self.producer = transactions.abort(client, topic, 60_000)
 
     def begin(self) -> None:
@@ -75,6 +85,17 @@ class Talk:
         assert answer.error_code == 0
         until(lambda: self.end(is_committed=True) == self.end(is_committed=False) == 2)
 
+    def plain(self, value: bytes) -> None:
+        """Append a record of no transaction."""
+        batch = encode_batch([Record(b"k", value, int(time.time() * 1000))])
+        produce(self.client, self.topic, 0, batch, acks=-1, leader=self.leader)
+
+    def delete(self, before: int) -> None:
+        """Delete the records before an offset."""
+        request = DeleteRecordsRequest([DeleteRecordsTopic(self.topic, [DeleteRecordsPartition(0, before)])], 5_000)
+        answer = self.client.node(self.leader).call(request, DeleteRecordsResponse)
+        assert answer.topics[0].partitions[0].error_code == 0
+
     def end(self, *, is_committed: bool) -> int:
         """The high watermark, or the last stable offset."""
         topic = self.client.topic(self.topic)
@@ -96,10 +117,17 @@ def run(broker: Broker, *words: str, code: int = 0) -> str:
 
 
 def read_committed(broker: Broker, topic: str) -> list[bytes]:
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": topic, "enable.partition.eof": True})
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": topic,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+        }
+    )
     found = []
     try:
-        consumer.assign([TopicPartition(topic, 0, 0)])
+        consumer.assign([Assigned(topic, 0, 0)])
         while (message := consumer.poll(PATIENCE_S)) is not None and message.error() is None:
             found.append(message.value() or b"")
     finally:
@@ -107,9 +135,12 @@ def read_committed(broker: Broker, topic: str) -> list[bytes]:
     return found
 
 
-@pytest.mark.differs(
+unverified = pytest.mark.differs(
     *IN_KRAFT, reason="a transactional batch for a partition that was not added: INVALID_TXN_STATE (48) (KIP-890)"
 )
+
+
+@unverified
 def test_a_record_after_the_abort_is_found_and_ended(broker: Broker, topic_name: str) -> None:
     with ClusterClient(broker.bootstrap) as client:
         talk = Talk(client, topic_name)
@@ -119,8 +150,7 @@ def test_a_record_after_the_abort_is_found_and_ended(broker: Broker, topic_name:
         assert json.loads(run(broker, *listed)) == [], "its coordinator knows it"
         talk.abort()
         start = talk.write(b"late", 1)
-        plain = encode_batch([Record(b"k", b"behind it", int(time.time() * 1000))])
-        produce(client, topic_name, 0, plain, acks=-1, leader=talk.leader)
+        talk.plain(b"behind it")
         assert read_committed(broker, topic_name) == []
 
         (found,) = json.loads(run(broker, *listed))
@@ -144,3 +174,26 @@ def test_a_record_after_the_abort_is_found_and_ended(broker: Broker, topic_name:
         talk.begin()  # the producer goes on
         talk.write(b"next", 2)
         assert json.loads(run(broker, *listed)) == []
+
+
+@unverified
+def test_when_its_start_is_deleted_no_other_transaction_is_blamed(broker: Broker, topic_name: str) -> None:
+    with ClusterClient(broker.bootstrap) as client:
+        talk = Talk(client, topic_name)
+        talk.begin()
+        talk.write(b"aborted", 0)
+        talk.abort()
+        hanging, late = talk.producer, talk.write(b"late", 1)
+        talk.producer = transactions.abort(client, f"{topic_name}-other", 60_000)
+        ended = transactions.OpenTransaction(TopicPartition(topic_name, 0), talk.write(b"other", 0), *talk.producer, 0)
+        transactions.end_hanging(client, ended, ended.producer_epoch, 0)
+        talk.plain(b"plain")
+        for start in (late + 1, late + 3):  # the other's record, the plain one
+            talk.delete(start)
+            assert talk.end(is_committed=True) == start
+            assert json.loads(run(broker, "find-hanging", "--topic", topic_name, "--json")) == []
+            here = ["--topic", topic_name, "--partition", "0", "--start-offset", str(start), "--yes"]
+            refused = run(broker, "abort-hanging", *here, code=1)
+            assert f"{topic_name}-0: a transaction is open whose first records are deleted" in refused
+        transactions.end_hanging(client, ended._replace(producer_id=hanging[0]), hanging[1], 0)
+        assert read_committed(broker, topic_name) == [b"plain"]

@@ -35,6 +35,10 @@ from kafkapy.types import NO_TIMESTAMP, TopicPartition
 app = typer.Typer(no_args_is_help=True)
 
 _UNFINISHED: Final = PREPARED | {ONGOING}
+_CUT: Final = (
+    "a transaction is open whose first records are deleted, so that its producer is not known; "
+    "`kafkapy log dump` of a .snapshot file of the partition may show it"
+)
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="A transactional id.")]
 
@@ -192,11 +196,15 @@ def _hanging(client: ClusterClient, topics: Sequence[MetadataResponseTopic]) -> 
     known = {data.producer_id: (name, data) for name, data in _read(client).items()}
     epochs = _coordinator_epochs(client)
     suspects = [each for each in opened if not _is_known(each, known.get(each.producer_id))]
-    names = {each.partition.topic for each in suspects}
-    still_open = set(_opened(client, [each for each in topics if each.name in names]))
+    of_suspects = {each.name: each for each in topics if each.name in {suspect.partition.topic for suspect in suspects}}
+    still_open = set(_opened(client, list(of_suspects.values())))
     found = []
     for each in suspects:
-        if each in still_open:
+        if each not in still_open:
+            continue
+        if client_transactions.has_lost_its_start(client, of_suspects[each.partition.topic], each):
+            say(f"kafkapy: {each.partition}: {_CUT}", to_error=True)
+        else:
             name, data = known.get(each.producer_id, (None, None))
             producer_epoch = max(each.producer_epoch, -1 if data is None else data.producer_epoch)
             epoch = max(epochs) if name is None else epochs[partition_for(name, len(epochs))]

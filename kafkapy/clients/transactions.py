@@ -7,7 +7,7 @@ from kafkapy.clients import topics
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import check
 from kafkapy.clients.records import fetch
-from kafkapy.protocol.constants import LATEST
+from kafkapy.protocol.constants import EARLIEST, LATEST
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkapy.protocol.messages.metadata import MetadataResponseTopic
@@ -17,14 +17,17 @@ from kafkapy.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from kafkapy.records.batch import iterate_headers
-from kafkapy.types import TopicPartition
+from kafkapy.records.batch import BatchHeader, iterate_headers
+from kafkapy.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
 
 _STILL_ENDING: Final = frozenset({int(ErrorCode.CONCURRENT_TRANSACTIONS)})
 
 
 class OpenTransaction(NamedTuple):
-    """The first transaction of a partition that no marker has ended; readers of committed records stop before it."""
+    """The first transaction of a partition that no marker has ended; readers of committed records stop before it.
+
+    Without a producer (-1) its first records are deleted; see ``has_lost_its_start``.
+    """
 
     partition: TopicPartition
     start_offset: int
@@ -61,12 +64,41 @@ def open_transactions(client: ClusterClient, topic: MetadataResponseTopic) -> It
     ends = topics.offsets(client, topic, stable, LATEST)
     for index, offset in sorted(stable.items()):
         if offset < ends.get(index, offset):
-            fetched = fetch(client, name, {index: offset}, leader=leaders[index], max_wait_ms=0)
-            for _, header in iterate_headers(fetched[index].records):
-                if header.is_transactional and not header.is_control:
-                    producer = (header.producer_id, header.producer_epoch)
-                    yield OpenTransaction(TopicPartition(name, index), offset, *producer, header.max_timestamp)
-                break  # the transaction's first batch is the one at the last stable offset
+            partition = TopicPartition(name, index)
+            headers = _headers(client, partition, offset, leaders[index])
+            if headers and headers[0].is_transactional and not headers[0].is_control:
+                first = headers[0]
+                yield OpenTransaction(partition, offset, first.producer_id, first.producer_epoch, first.max_timestamp)
+            else:
+                yield OpenTransaction(partition, offset, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_TIMESTAMP)
+
+
+def has_lost_its_start(client: ClusterClient, topic: MetadataResponseTopic, opened: OpenTransaction) -> bool:
+    """Whether the first records of an open transaction are deleted, so that its producer is not known.
+
+    The last stable offset is the log start offset then, and the batch there may be of another transaction: a marker of
+    its producer follows. To see that, the rest of the partition is read. Raises RequestFailedError.
+    """
+    if opened.producer_id == NO_PRODUCER_ID:
+        return True
+    index = opened.partition.partition
+    log_start = topics.offsets(client, topic, [index], EARLIEST)[index]
+    if log_start == 0 or log_start < opened.start_offset:
+        return False
+    leader = next(each.leader_id for each in topic.partitions if each.partition_index == index)
+    position, end = opened.start_offset, topics.offsets(client, topic, [index], LATEST)[index]
+    while position < end and (headers := _headers(client, opened.partition, position, leader)):
+        if any(each.is_control and each.producer_id == opened.producer_id for each in headers):
+            return True
+        position = headers[-1].next_offset
+    return False
+
+
+def _headers(client: ClusterClient, partition: TopicPartition, offset: int, leader: int) -> list[BatchHeader]:
+    """The headers of the batches at an offset and after it, as many as one response holds."""
+    name, index = partition
+    fetched = fetch(client, name, {index: offset}, leader=leader, max_wait_ms=0)
+    return [header for _, header in iterate_headers(fetched[index].records)]
 
 
 def end_hanging(client: ClusterClient, hanging: OpenTransaction, producer_epoch: int, coordinator_epoch: int) -> None:

@@ -10,12 +10,20 @@ from kafkapy.cli.consume import Consumed
 from kafkapy.clients import topics, transactions
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import RequestFailedError
+from kafkapy.clients.records import produce
 from kafkapy.coordinator.transaction.records import transaction_record
 from kafkapy.coordinator.transaction.transaction import TransactionData
 from kafkapy.metadata.topic_rules import TRANSACTION_STATE_TOPIC
 from kafkapy.protocol.errors import ErrorCode
+from kafkapy.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
 from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from kafkapy.records.record import Record, encode_batch
+from kafkapy.types import TopicPartition
 from tests.cli.conftest import Run
 from tests.clients.test_transactions import add_partition, begin
 
@@ -134,14 +142,29 @@ def test_another_error_of_the_topic_is_reported(run: Run, monkeypatch: pytest.Mo
 
 
 def _write_unknown(client: ClusterClient, topic: str, producer_id: int, producer_epoch: int = 4) -> None:
-    """A transactional batch without AddPartitionsToTxn."""
+    """A transactional batch without AddPartitionsToTxn, in a new topic."""
     topics.create_topic(client, topic, configs={})
+    _append_unknown(client, topic, producer_id, producer_epoch)
+
+
+def _append_unknown(client: ClusterClient, topic: str, producer_id: int, producer_epoch: int = 4) -> None:
     fields = {"producer_id": producer_id, "producer_epoch": producer_epoch, "base_sequence": 0}
     batch = encode_batch([Record(b"k", b"v", 1_000)], is_transactional=True, **fields)  # type: ignore[arg-type]  # numbers
     written = TopicProduceData(topic, partition_data=[PartitionProduceData(0, memoryview(batch))])
     leader = client.topic(topic).partitions[0].leader_id
     answer = client.node(leader).call(ProduceRequest("nobody", -1, 10_000, [written]), ProduceResponse)
     assert answer.responses[0].partition_responses[0].error_code == 0
+
+
+def _append_plain(client: ClusterClient, topic: str) -> None:
+    leader = client.topic(topic).partitions[0].leader_id
+    produce(client, topic, 0, encode_batch([Record(b"k", b"v", 1_000)]), acks=-1, leader=leader)
+
+
+def _delete_records(client: ClusterClient, topic: str, before: int) -> None:
+    request = DeleteRecordsRequest([DeleteRecordsTopic(topic, [DeleteRecordsPartition(0, before)])], 5_000)
+    answer = client.node(client.topic(topic).partitions[0].leader_id).call(request, DeleteRecordsResponse)
+    assert answer.topics[0].partitions[0].error_code == 0
 
 
 def test_a_transaction_that_no_coordinator_knows_is_found_and_ended(run: Run, bootstrap: str) -> None:
@@ -208,3 +231,33 @@ def test_a_transaction_that_begins_before_the_answer_is_not_aborted(
         refused = run("transactions", "abort-hanging", "-t", "t-asked-topic", "-p", "0", "--start-offset", "0")
     assert (refused.code, refused.out) == (1, "")
     assert "no hanging transaction begins at offset 0 of t-asked-topic-0" in refused.err
+
+
+def test_a_transaction_whose_start_is_deleted_is_told_of_and_no_other_is_blamed(run: Run, bootstrap: str) -> None:
+    with ClusterClient(bootstrap) as client:
+        _write_unknown(client, "t-cut", 55_000)
+        _append_unknown(client, "t-cut", 55_001)
+        ended = transactions.OpenTransaction(TopicPartition("t-cut", 0), 1, 55_001, 4, 1_000)
+        transactions.end_hanging(client, ended, 4, 0)
+        _append_plain(client, "t-cut")
+        for log_start in (1, 3):  # a batch of the transaction that has ended, a batch of none
+            _delete_records(client, "t-cut", log_start)
+            found = run("transactions", "find-hanging", "--topic", "t-cut", "--json")
+            assert (found.code, json.loads(found.out)) == (0, [])
+            assert "kafkapy: t-cut-0: a transaction is open whose first records are deleted" in found.err
+            here = ["-t", "t-cut", "-p", "0", "--start-offset", str(log_start), "--yes"]
+            assert run("transactions", "abort-hanging", *here).code == 1
+
+
+def test_a_hanging_transaction_at_the_log_start_is_found_and_ended(run: Run, bootstrap: str) -> None:
+    with ClusterClient(bootstrap) as client:
+        topics.create_topic(client, "t-purged", configs={})
+        _append_plain(client, "t-purged")
+        _append_unknown(client, "t-purged", 56_000)
+        _append_plain(client, "t-purged")
+        _delete_records(client, "t-purged", 1)
+    (found,) = json.loads(run("transactions", "find-hanging", "--topic", "t-purged", "--json").out)
+    assert (found["start_offset"], found["producer_id"]) == (1, 56_000)
+    here = ["-t", "t-purged", "-p", "0", "--start-offset", "1", "--yes"]
+    assert run("transactions", "abort-hanging", *here).code == 0
+    assert run("transactions", "find-hanging", "--topic", "t-purged").out == "hanging transactions: none\n"
