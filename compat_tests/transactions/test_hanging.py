@@ -185,7 +185,9 @@ def test_when_its_start_is_deleted_no_other_transaction_is_blamed(broker: Broker
         talk.abort()
         hanging, late = talk.producer, talk.write(b"late", 1)
         talk.producer = transactions.abort(client, f"{topic_name}-other", 60_000)
-        ended = transactions.OpenTransaction(TopicPartition(topic_name, 0), talk.write(b"other", 0), *talk.producer, 0)
+        ended = transactions.OldestOpenTransaction(
+            TopicPartition(topic_name, 0), talk.write(b"other", 0), *talk.producer, 0
+        )
         transactions.end_hanging(client, ended, ended.producer_epoch, 0)
         talk.plain(b"plain")
         for start in (late + 1, late + 3):  # the other's record, the plain one

@@ -21,7 +21,7 @@ from kafkapy.cli.output import done, examples, fail, failures_in_one_line, say, 
 from kafkapy.clients import transactions as client_transactions
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import ClientError, RequestFailedError
-from kafkapy.clients.transactions import OpenTransaction
+from kafkapy.clients.transactions import OldestOpenTransaction
 from kafkapy.coordinator.hashing import partition_for
 from kafkapy.coordinator.transaction.records import UnknownTransactionStateError, decode_key, decode_value
 from kafkapy.coordinator.transaction.states import ONGOING, PREPARED, STATE_NAMES
@@ -174,7 +174,7 @@ def abort_hanging(
 class _Hanging(NamedTuple):
     """A hanging transaction, and the epochs that a marker for it needs."""
 
-    open: OpenTransaction
+    open: OldestOpenTransaction
     transactional_id: str | None
     """The id that has the producer id now; None if there is none."""
     producer_epoch: int
@@ -212,11 +212,11 @@ def _hanging(client: ClusterClient, topics: Sequence[MetadataResponseTopic]) -> 
     return found
 
 
-def _opened(client: ClusterClient, topics: Sequence[MetadataResponseTopic]) -> list[OpenTransaction]:
+def _opened(client: ClusterClient, topics: Sequence[MetadataResponseTopic]) -> list[OldestOpenTransaction]:
     return [each for topic in topics for each in client_transactions.open_transactions(client, topic)]
 
 
-def _is_known(opened: OpenTransaction, known: tuple[str, TransactionData] | None) -> bool:
+def _is_known(opened: OldestOpenTransaction, known: tuple[str, TransactionData] | None) -> bool:
     """Whether a coordinator will end the transaction."""
     return known is not None and known[1].state in _UNFINISHED and opened.partition in known[1].partitions
 

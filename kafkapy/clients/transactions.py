@@ -23,7 +23,7 @@ from kafkapy.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, Topic
 _STILL_ENDING: Final = frozenset({int(ErrorCode.CONCURRENT_TRANSACTIONS)})
 
 
-class OpenTransaction(NamedTuple):
+class OldestOpenTransaction(NamedTuple):
     """The first transaction of a partition that no marker has ended; readers of committed records stop before it.
 
     Without a producer (-1) its first records are deleted; see ``has_lost_its_start``.
@@ -53,7 +53,7 @@ def abort(client: ClusterClient, transactional_id: str, timeout_ms: int) -> tupl
     return client.retrying(attempt, also=_STILL_ENDING)
 
 
-def open_transactions(client: ClusterClient, topic: MetadataResponseTopic) -> Iterator[OpenTransaction]:
+def open_transactions(client: ClusterClient, topic: MetadataResponseTopic) -> Iterator[OldestOpenTransaction]:
     """The transaction that is open in each partition of a topic at this moment, if there is one.
 
     A partition without a leader is left out. Raises RequestFailedError.
@@ -68,12 +68,14 @@ def open_transactions(client: ClusterClient, topic: MetadataResponseTopic) -> It
             headers = _headers(client, partition, offset, leaders[index])
             if headers and headers[0].is_transactional and not headers[0].is_control:
                 first = headers[0]
-                yield OpenTransaction(partition, offset, first.producer_id, first.producer_epoch, first.max_timestamp)
+                yield OldestOpenTransaction(
+                    partition, offset, first.producer_id, first.producer_epoch, first.max_timestamp
+                )
             else:
-                yield OpenTransaction(partition, offset, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_TIMESTAMP)
+                yield OldestOpenTransaction(partition, offset, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_TIMESTAMP)
 
 
-def has_lost_its_start(client: ClusterClient, topic: MetadataResponseTopic, opened: OpenTransaction) -> bool:
+def has_lost_its_start(client: ClusterClient, topic: MetadataResponseTopic, opened: OldestOpenTransaction) -> bool:
     """Whether the first records of an open transaction are deleted, so that its producer is not known.
 
     The last stable offset is the log start offset then, and the batch there may be of another transaction: a marker of
@@ -101,7 +103,9 @@ def _headers(client: ClusterClient, partition: TopicPartition, offset: int, lead
     return [header for _, header in iterate_headers(fetched[index].records)]
 
 
-def end_hanging(client: ClusterClient, hanging: OpenTransaction, producer_epoch: int, coordinator_epoch: int) -> None:
+def end_hanging(
+    client: ClusterClient, hanging: OldestOpenTransaction, producer_epoch: int, coordinator_epoch: int
+) -> None:
     """Write the marker that aborts an open transaction, as its coordinator would. Raises RequestFailedError.
 
     The leader refuses a ``producer_epoch`` below the producer's last one, and a ``coordinator_epoch`` below that of the

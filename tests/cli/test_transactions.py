@@ -237,7 +237,7 @@ def test_a_transaction_whose_start_is_deleted_is_told_of_and_no_other_is_blamed(
     with ClusterClient(bootstrap) as client:
         _write_unknown(client, "t-cut", 55_000)
         _append_unknown(client, "t-cut", 55_001)
-        ended = transactions.OpenTransaction(TopicPartition("t-cut", 0), 1, 55_001, 4, 1_000)
+        ended = transactions.OldestOpenTransaction(TopicPartition("t-cut", 0), 1, 55_001, 4, 1_000)
         transactions.end_hanging(client, ended, 4, 0)
         _append_plain(client, "t-cut")
         for log_start in (1, 3):  # a batch of the transaction that has ended, a batch of none
