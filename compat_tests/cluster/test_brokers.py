@@ -18,6 +18,8 @@ from compat_tests.real_kafka import ZooKeeper
 pytestmark = [pytest.mark.java, pytest.mark.timeout(180)]
 
 EXPIRY_S = SESSION_MS / 1000 + 3
+ID_IN_USE_S = 30
+"""How long a start waits for the end of a session that has its id."""
 
 
 @pytest.fixture
@@ -180,7 +182,7 @@ def test_an_id_that_is_taken_is_refused(cluster: Cluster) -> None:
     twin = cluster.new_broker(1)
     try:
         twin.start(wait=False)
-        assert wait_for(lambda: bool(twin.why_gone()), EXPIRY_S + 15)
+        assert wait_for(lambda: bool(twin.why_gone()), ID_IN_USE_S + 15)
         assert "kafkapy: A broker with id 1 is registered already" in twin.log_tail(1)
         assert "Traceback" not in twin.log_tail()
     finally:

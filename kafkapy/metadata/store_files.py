@@ -15,12 +15,13 @@ nothing.
 
 A third file, the reserve, only takes up space. When a full disk refuses a commit it gives up as little as the commit
 needs, because the logs take whatever is free. So changes that free space can be written (``DeleteTopics``, a shorter
-retention). It is filled up with a later commit when there is space. Until then ``has_space`` is False, and changes that
-make the metadata larger are to be refused.
+retention). It is filled up when there is space again. Until then ``has_space`` is False, and changes that make the
+metadata larger are to be refused.
 """
 
 import logging
 import sqlite3
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -103,8 +104,9 @@ class StoreFiles:
         self._database = SqliteFile(path)
         self._journal = MetadataJournal(self._files, journal_path(path))
         self._reserve: Final = reserve_path(path)
-        self.has_space = True
-        """Whether the reserve is whole."""
+        self._has_space = True
+        self._reserve_lock = threading.Lock()
+        """Held by who writes, so that what a commit frees of the reserve is not taken back meanwhile."""
         self._unwritten: dict[str, Row] | None = None
         """The content for writing the database again, if the disk refused the repair at the start."""
 
@@ -138,30 +140,41 @@ class StoreFiles:
 
         Raises StoreFileError when the disk refuses; the same call can be repeated.
         """
-        while True:
+        with self._reserve_lock:
+            while True:
+                try:
+                    self._write(zxid, rows, deleted)
+                except StoreFileError as error:
+                    if not (_is_for_lack_of_space(error) and self._use_reserve(error)):
+                        raise
+                else:
+                    break
+            if not self._has_space:
+                self._fill_reserve()
+
+    @property
+    def has_space(self) -> bool:
+        """Whether the reserve is whole; fills it up if there is space again."""
+        if not self._has_space and self._reserve_lock.acquire(blocking=False):
             try:
-                self._write(zxid, rows, deleted)
-            except StoreFileError as error:
-                if not (_is_for_lack_of_space(error) and self._use_reserve(error)):
-                    raise
-            else:
-                break
-        if not self.has_space:
-            self._fill_reserve()
+                self._fill_reserve()
+            finally:
+                self._reserve_lock.release()
+        return self._has_space
 
     def _fill_reserve(self) -> None:
         try:
             self._files.allocate(self._reserve, RESERVE_SIZE)
         except OSError as error:
-            self.has_space = not is_full(error)
+            self._has_space = not is_full(error)
         else:
-            self.has_space = True
+            self._has_space = True
 
     def _use_reserve(self, refusal: StoreFileError) -> bool:
         """Give up a part of the reserve; False if there is none."""
-        if self.has_space:
+        if self._has_space:
             logger.error("%s. The reserve is used: topics can be deleted, none can be created", refusal)
-        self.has_space = False
+        self._has_space = False
         try:
             size = self._files.size(self._reserve)
             self._files.truncate(self._reserve, max(size - RESERVE_SLICE, 0))

@@ -10,7 +10,7 @@ from compat_tests.clients.agents import AGENTS, Agents
 from compat_tests.java_programs import MissingToolchainError
 from tools import java
 
-BUILDERS = (agents._go, agents.node_modules, agents._rust)
+BUILDERS = (agents.go_command, agents.node_modules, agents._rust)
 
 
 @pytest.fixture(autouse=True)
