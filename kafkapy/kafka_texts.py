@@ -110,6 +110,8 @@ NO_AUTHORIZER_TO_DESCRIBE: Final = "No Authorizer is configured on the broker"
 UNEXPECTED_SASL_AUTHENTICATE: Final = "SaslAuthenticate request received after successful authentication"
 EMPTY_USER_NAME: Final = "Username must not be empty"
 UNKNOWN_SCRAM_MECHANISM: Final = "Unknown SCRAM mechanism"
+TOO_FEW_ITERATIONS: Final = "Too few iterations"
+TOO_MANY_ITERATIONS: Final = "Too many iterations"
 SCRAM_CHANGE_REPEATED: Final = "A user credential cannot be altered twice in the same request"
 NO_SCRAM_CREDENTIAL_TO_DELETE: Final = "Attempt to delete a user credential that does not exist"
 
@@ -125,7 +127,7 @@ def scram_user_repeated(user: str) -> str:
 
 
 EMPTY_QUOTA_FILTER: Final = "Unexpected empty filter component entity type"
-NO_QUOTA_ENTITY: Final = "Empty client quota entity"
+NO_QUOTA_ENTITY: Final = "Invalid empty client quota entity"
 
 
 def quota_filter_repeated(kind: str) -> str:
@@ -153,7 +155,21 @@ def unknown_quota_key(key: str) -> str:
     return f"Invalid configuration key {key}"
 
 
+def quota_is_no_integer(key: str) -> str:
+    """A quota in bytes that has a fraction, or is too large."""
+    return f"Configuration {key} must be a Long value"
+
+
 # features
 
 UNSUPPORTED_FEATURE: Final = "Could not apply finalized feature update because the provided feature is not supported."
 EMPTY_FEATURE_NAME: Final = "Feature name can not be empty."
+NO_FEATURE_TO_DELETE: Final = "Can not delete non-existing finalized feature."
+
+
+def feature_level_too_low(level: int) -> str:
+    """A version level that would delete the feature, which the request does not allow."""
+    return (
+        f"Can not provide maxVersionLevel: {level} less than 1 without setting the allowDowngrade flag to true in the"
+        " request."
+    )

@@ -310,14 +310,21 @@ def _fewer_apis(case: Case) -> bool:
 
 
 def _quotas_and_credentials(case: Case) -> bool:
-    """Whether Kafka stores a quota or a credential, or shows one."""
+    """Whether Kafka stores, removes or shows a quota or a credential."""
     if case.api in ("ALTER_CLIENT_QUOTAS", "ALTER_USER_SCRAM_CREDENTIALS"):
-        return codes_of(case)[1] in (UNSUPPORTED_VERSION, UNSUPPORTED_MECHANISM)
+        theirs, ours = codes_of(case)
+        return theirs == 0 and ours in (UNSUPPORTED_VERSION, UNSUPPORTED_MECHANISM)
     return case.api in ("DESCRIBE_CLIENT_QUOTAS", "DESCRIBE_USER_SCRAM_CREDENTIALS") and codes_of(case) == (0, 0)
 
 
 def _no_way_to_match(case: Case) -> bool:
     return case.api == "DESCRIBE_CLIENT_QUOTAS" and codes_of(case) == (UNKNOWN_SERVER_ERROR, INVALID_REQUEST)
+
+
+def _trips_over_empty_name(case: Case) -> bool:
+    if case.api != "DESCRIBE_CLIENT_QUOTAS" or codes_of(case) != (UNKNOWN_SERVER_ERROR, 0):
+        return False
+    return case.facts.damaged or any(each.match == "" for each in case.request.components)
 
 
 RULES: Final = (
@@ -330,6 +337,11 @@ RULES: Final = (
     Rule(
         "DescribeClientQuotas: Kafka fails with -1 over an unknown way to match; we say INVALID_REQUEST",
         _no_way_to_match,
+    ),
+    Rule(
+        "DescribeClientQuotas: Kafka fails with -1 over some conditions with an empty name; we have no quota of that"
+        " name either",
+        _trips_over_empty_name,
     ),
     Rule(
         "CreatePartitions: a topic's name that can be no path of ZooKeeper fails the whole of Kafka's request, after"

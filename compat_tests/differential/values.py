@@ -70,6 +70,12 @@ FIELDS: Final[dict[str, Values]] = {
     "JoinGroupRequestProtocol.name": _of("range", "range", "range", "sticky", "other", ""),
     "MetadataRequestTopic.name": _of("@a", "@a", "@b", "@missing", PRODUCED_TO, "", "@a b", "@auto"),
     "FindCoordinatorRequest.key": _of("@g", "@t", ""),
+    # Nothing that 2.7.2 would store: its quotas would slow down what follows.
+    "OpData.key": _of("bogus", ""),
+    "ScramCredentialDeletion.mechanism": _of(1, 1, 2, 2, 0, 3, -1),
+    "ScramCredentialUpsertion.mechanism": _of(1, 1, 2, 2, 0, 3, -1),
+    "ScramCredentialUpsertion.iterations": _of(4095, 16_385, 0, -1, MAX_INT32),
+    "FeatureUpdateKey.max_version_level": _of(1, 1, 0, -1, 2),
     # by field
     "name": TOPIC,
     "topic": TOPIC,
@@ -134,6 +140,10 @@ FIELDS: Final[dict[str, Values]] = {
     "count": _of(2, 3, 3, 4, 1, 0, -1),
     "value": CONFIG_VALUE,
     "config_operation": _of(0, 0, 1, 2, 3, 4, -1),
+    "entity_type": _of("user", "user", "client-id", "client-id", "ip", "bogus", ""),
+    "entity_name": _of("@a", "@b", None, ""),
+    "match": _of("@a", "@b", None, None, ""),
+    "match_type": _of(0, 0, 1, 1, 2, 2, 3, -1),
     "resource_type": _of(2, 2, 2, 2, 4, 8, 0, 3, -1, 127),
     "resource_name": RESOURCE,
     "records": RECORDS,

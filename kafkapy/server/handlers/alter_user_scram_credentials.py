@@ -1,10 +1,11 @@
 """AlterUserScramCredentials v0: no listener offers SASL, and no credentials are stored that nobody could use.
 
-Errors, by user: RESOURCE_NOT_FOUND 91 (only deletions: there is nothing to delete), UNSUPPORTED_SASL_MECHANISM 33 (an
-upsertion, which 2.7.2 stores, or an unknown mechanism), DUPLICATE_RESOURCE 92 (a user and mechanism twice),
-UNACCEPTABLE_CREDENTIAL 93 (an empty name).
+Errors, by user: UNACCEPTABLE_CREDENTIAL 93 (no name, too few or too many iterations), UNSUPPORTED_SASL_MECHANISM 33 (an
+unknown mechanism, or an upsertion, which 2.7.2 stores), DUPLICATE_RESOURCE 92 (a mechanism twice), RESOURCE_NOT_FOUND
+91 (a deletion: there is nothing to delete).
 """
 
+from itertools import chain
 from typing import Final
 
 from kafkapy import kafka_texts
@@ -19,38 +20,55 @@ from kafkapy.protocol.messages.alter_user_scram_credentials import (
 from kafkapy.server.context import RequestContext
 from kafkapy.turns import Steps
 
-_MECHANISMS: Final = frozenset({1, 2})
+_MECHANISMS: Final = (1, 2)
 """SCRAM-SHA-256 and SCRAM-SHA-512."""
-_REASON: Final = "kafkapy offers no SASL, and stores no credentials."
+_FEWEST_ITERATIONS, _MOST_ITERATIONS = 4096, 16384
+_NOT_STORED: Final = "kafkapy offers no SASL, and stores no credentials."
+Change = ScramCredentialDeletion | ScramCredentialUpsertion
+Refusal = tuple[int, str]
+"""An error code and its text."""
 
 
 def handle(
     _context: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> Steps[AlterUserScramCredentialsResponse]:
-    """Refuse the changes of each user."""
-    refused: dict[str, tuple[int, str]] = {}
-    named: set[tuple[str, int]] = set()
-    changes: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*request.deletions, *request.upsertions]
+    """Refuse the changes of each user, invalid ones first, as 2.7.2 does."""
+    changes: tuple[Change, ...] = (*request.deletions, *request.upsertions)
+    invalid: dict[str, Refusal] = {}
     for change in changes:
-        is_repeated = (change.name, change.mechanism) in named
-        if is_repeated or change.name not in refused:
-            refused[change.name] = _refusal(change, is_repeated=is_repeated)
-        named.add((change.name, change.mechanism))
+        if (found := _invalid(change)) is not None:
+            invalid[change.name] = found
         yield
+    pairs: set[tuple[str, int]] = set()
+    repeated: dict[str, Refusal] = {}
+    others: dict[str, Refusal] = {}
+    for change in changes:
+        yield
+        name, pair = change.name, (change.name, change.mechanism)
+        if name in invalid:
+            continue
+        if pair in pairs:
+            repeated[name] = ErrorCode.DUPLICATE_RESOURCE, kafka_texts.SCRAM_CHANGE_REPEATED
+        elif isinstance(change, ScramCredentialDeletion):
+            others[name] = ErrorCode.RESOURCE_NOT_FOUND, kafka_texts.NO_SCRAM_CREDENTIAL_TO_DELETE
+        else:
+            others.setdefault(name, (ErrorCode.UNSUPPORTED_SASL_MECHANISM, _NOT_STORED))
+        pairs.add(pair)
     response = AlterUserScramCredentialsResponse(results=[])
-    for user, (code, text) in refused.items():
-        response.results.append(AlterUserScramCredentialsResult(user, code, text))
+    for user, refusal in chain(invalid.items(), repeated.items(), others.items()):
         yield
+        if refusal[0] == ErrorCode.DUPLICATE_RESOURCE or user not in repeated:
+            response.results.append(AlterUserScramCredentialsResult(user, *refusal))
     return response
 
 
-def _refusal(change: ScramCredentialDeletion | ScramCredentialUpsertion, *, is_repeated: bool) -> tuple[int, str]:
-    if is_repeated:
-        return ErrorCode.DUPLICATE_RESOURCE, kafka_texts.SCRAM_CHANGE_REPEATED
+def _invalid(change: Change) -> Refusal | None:
     if not change.name:
         return ErrorCode.UNACCEPTABLE_CREDENTIAL, kafka_texts.EMPTY_USER_NAME
     if change.mechanism not in _MECHANISMS:
         return ErrorCode.UNSUPPORTED_SASL_MECHANISM, kafka_texts.UNKNOWN_SCRAM_MECHANISM
-    if isinstance(change, ScramCredentialDeletion):
-        return ErrorCode.RESOURCE_NOT_FOUND, kafka_texts.NO_SCRAM_CREDENTIAL_TO_DELETE
-    return ErrorCode.UNSUPPORTED_SASL_MECHANISM, _REASON
+    if isinstance(change, ScramCredentialUpsertion) and change.iterations < _FEWEST_ITERATIONS:
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, kafka_texts.TOO_FEW_ITERATIONS
+    if isinstance(change, ScramCredentialUpsertion) and change.iterations > _MOST_ITERATIONS:
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, kafka_texts.TOO_MANY_ITERATIONS
+    return None

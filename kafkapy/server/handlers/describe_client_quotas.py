@@ -16,6 +16,7 @@ from kafkapy.protocol.messages.describe_client_quotas import (
 )
 from kafkapy.server.context import RequestContext
 from kafkapy.text import shortened
+from kafkapy.turns import Steps
 
 EXACT: Final = 0
 _WAYS: Final = (EXACT, 1, 2)
@@ -25,21 +26,29 @@ LONGEST_TYPE: Final = 200
 _KINDS: Final = {"user": "user", "client-id": "client"}
 
 
-def handle(_context: RequestContext, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
-    """Answer without entities, or refuse the filter."""
+def handle(_context: RequestContext, request: DescribeClientQuotasRequest) -> Steps[DescribeClientQuotasResponse]:
+    """Answer without entities, or refuse the filter: for its ways to match first, as in Apache Kafka."""
+    for component in request.components:
+        way = component.match_type
+        if way not in _WAYS or (way == EXACT and component.match is None):
+            return _refused(ErrorCode.INVALID_REQUEST, f"There is no way to match {way}, or it has no name.")
+        yield
     seen: set[str] = set()
     for component in request.components:
         refusal = _refusal(component, seen)
         if refusal is not None:
-            return DescribeClientQuotasResponse(0, *refusal, entries=None)
+            return _refused(*refusal)
         seen.add(component.entity_type)
+        yield
     return DescribeClientQuotasResponse(error_message=None, entries=[])
+
+
+def _refused(error_code: int, text: str) -> DescribeClientQuotasResponse:
+    return DescribeClientQuotasResponse(0, error_code, text, entries=None)
 
 
 def _refusal(component: ComponentData, seen: set[str]) -> tuple[int, str] | None:
     kind = component.entity_type
-    if component.match_type not in _WAYS or (component.match_type == EXACT and component.match is None):
-        return ErrorCode.INVALID_REQUEST, f"There is no way to match {component.match_type}, or it has no name."
     if kind in seen:
         return ErrorCode.INVALID_REQUEST, kafka_texts.quota_filter_repeated(_KINDS[kind])
     if not kind:

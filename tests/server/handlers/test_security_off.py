@@ -15,7 +15,7 @@ from kafkapy.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from kafkapy.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
 from kafkapy.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from kafkapy.protocol.messages.describe_acls import DescribeAclsRequest
-from kafkapy.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
+from kafkapy.protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from kafkapy.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
 from kafkapy.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from kafkapy.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
@@ -23,7 +23,7 @@ from kafkapy.protocol.messages.renew_delegation_token import RenewDelegationToke
 from kafkapy.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafkapy.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from kafkapy.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from tests.server.harness import Client, run, running_broker
+from tests.server.harness import Client, frame, run, running_broker
 
 MANY = 10_000
 ANY = 1
@@ -144,12 +144,139 @@ def test_scram_credentials_are_not_stored(tmp_path: Path) -> None:
     ]
 
 
+def test_changes_of_credentials_have_the_first_reason_of_2_7_2(tmp_path: Path) -> None:
+    def deletion(name: str, mechanism: int) -> alter_scram.ScramCredentialDeletion:
+        return alter_scram.ScramCredentialDeletion(name, mechanism)
+
+    def upsertion(name: str, mechanism: int, iterations: int) -> alter_scram.ScramCredentialUpsertion:
+        return alter_scram.ScramCredentialUpsertion(name, mechanism, iterations, b"salt", b"password")
+
+    request = alter_scram.AlterUserScramCredentialsRequest(
+        [deletion("gone", 1), deletion("twice", 1), deletion("both", 2), deletion("", 9), deletion("odd", 3)],
+        [
+            upsertion("twice", 1, 4096),
+            upsertion("both", 1, 4096),
+            upsertion("few", 1, 4095),
+            upsertion("many", 2, 16385),
+        ],
+    )
+    answer = _answer(tmp_path, request, 0)
+    assert [(each.user, each.error_code, each.error_message) for each in answer.results] == [
+        ("", ErrorCode.UNACCEPTABLE_CREDENTIAL, kafka_texts.EMPTY_USER_NAME),
+        ("odd", ErrorCode.UNSUPPORTED_SASL_MECHANISM, kafka_texts.UNKNOWN_SCRAM_MECHANISM),
+        ("few", ErrorCode.UNACCEPTABLE_CREDENTIAL, kafka_texts.TOO_FEW_ITERATIONS),
+        ("many", ErrorCode.UNACCEPTABLE_CREDENTIAL, kafka_texts.TOO_MANY_ITERATIONS),
+        ("twice", ErrorCode.DUPLICATE_RESOURCE, kafka_texts.SCRAM_CHANGE_REPEATED),
+        ("gone", ErrorCode.RESOURCE_NOT_FOUND, kafka_texts.NO_SCRAM_CREDENTIAL_TO_DELETE),
+        ("both", ErrorCode.RESOURCE_NOT_FOUND, kafka_texts.NO_SCRAM_CREDENTIAL_TO_DELETE),
+    ]
+
+
+@pytest.mark.parametrize("field", ["resource_type", "resource_pattern_type", "operation", "permission_type"])
+def test_an_access_control_entry_of_an_unknown_type_closes_the_connection(field: str, tmp_path: Path) -> None:
+    fine = AclCreation(2, "t", 3, "User:a", "*", 3, 3)
+    odd = AclCreation(2, "t", 3, "User:a", "*", 3, 3)
+    setattr(odd, field, 0)
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            client.send(frame(CreateAclsRequest([fine, odd]), 2))
+            assert await client.is_closed()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("conditions", "code", "text"),
+    [
+        ([("user", 0, "a"), ("client-id", 1, None)], 0, None),
+        ([("user", 2, None), ("user", 0, "a")], ErrorCode.INVALID_REQUEST, kafka_texts.quota_filter_repeated("user")),
+        ([("", 0, "a")], ErrorCode.INVALID_REQUEST, kafka_texts.EMPTY_QUOTA_FILTER),
+        ([("ip", 2, None)], ErrorCode.UNSUPPORTED_VERSION, kafka_texts.custom_quota_entity("ip")),
+    ],
+)
+def test_conditions_for_quotas_are_checked(
+    conditions: list[tuple[str, int, str | None]], code: int, text: str | None, tmp_path: Path
+) -> None:
+    request = DescribeClientQuotasRequest([ComponentData(*each) for each in conditions], True)
+    answer = _answer(tmp_path, request, 0)
+    assert (answer.error_code, answer.error_message, answer.entries) == (code, text, None if code else [])
+
+
+def _altered(tmp_path: Path, entries: list[alter_quotas.RequestEntryData]) -> list[tuple[int, str, list[Any]]]:
+    answer = _answer(tmp_path, alter_quotas.AlterClientQuotasRequest(entries, True), 0)
+    return [
+        (each.error_code, each.error_message, [(named.entity_type, named.entity_name) for named in each.entity])
+        for each in answer.entries
+    ]
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0000001, -1e-7, 2.0**63, float("nan")])
+def test_whole_quotas_are_not_stored(value: float, tmp_path: Path) -> None:
+    user = [alter_quotas.EntityData("user", "a")]
+    change = alter_quotas.OpData("consumer_byte_rate", value, False)
+    [(code, _, _)] = _altered(tmp_path, [alter_quotas.RequestEntryData(user, [change])])
+    assert code == ErrorCode.UNSUPPORTED_VERSION
+
+
+@pytest.mark.parametrize("value", [0.5, 1.00001, -1.0, 1e300, float("inf"), float("-inf")])
+def test_quotas_in_bytes_are_whole_numbers(value: float, tmp_path: Path) -> None:
+    user = [alter_quotas.EntityData("user", "a")]
+    change = alter_quotas.OpData("consumer_byte_rate", value, False)
+    [(code, text, _)] = _altered(tmp_path, [alter_quotas.RequestEntryData(user, [change])])
+    assert (code, text) == (ErrorCode.INVALID_REQUEST, kafka_texts.quota_is_no_integer("consumer_byte_rate"))
+
+
+def test_an_entity_is_answered_once_by_its_last_changes(tmp_path: Path) -> None:
+    both = [alter_quotas.EntityData("user", "a"), alter_quotas.EntityData("client-id", None)]
+    unknown, removed = alter_quotas.OpData("x", 1.0, False), alter_quotas.OpData("x", 1.0, True)
+    entries = [alter_quotas.RequestEntryData(both, [removed]), alter_quotas.RequestEntryData(both[::-1], [unknown])]
+    refusal = (ErrorCode.INVALID_REQUEST, kafka_texts.unknown_quota_key("x"))
+    assert _altered(tmp_path, entries) == [(*refusal, [("client-id", None), ("user", "a")])]
+    [(code, _, _)] = _altered(tmp_path / "other", entries[::-1])
+    assert code == ErrorCode.UNSUPPORTED_VERSION, "keys that are removed are not checked"
+
+
+@pytest.mark.parametrize(
+    ("entity", "text"),
+    [
+        ([], kafka_texts.NO_QUOTA_ENTITY),
+        ([("ip", "x")], kafka_texts.unknown_quota_entity("ip")),
+        ([("client-id", "")], kafka_texts.empty_quota_entity("client-id")),
+    ],
+)
+def test_entities_of_quotas_are_checked(entity: list[tuple[str, str]], text: str, tmp_path: Path) -> None:
+    entry = alter_quotas.RequestEntryData([alter_quotas.EntityData(*each) for each in entity], [])
+    assert _altered(tmp_path, [entry]) == [(ErrorCode.INVALID_REQUEST, text, entity)]
+
+
+@pytest.mark.parametrize(("match_type", "match"), [(3, "a"), (-1, "a"), (0, None)])
+def test_conditions_for_quotas_without_a_match_are_refused(match_type: int, match: str | None, tmp_path: Path) -> None:
+    request = DescribeClientQuotasRequest([ComponentData("bogus", 0, "a"), ComponentData("user", match_type, match)])
+    answer = _answer(tmp_path, request, 0)
+    assert (answer.error_code, answer.entries) == (ErrorCode.INVALID_REQUEST, None)
+
+
+def test_the_longest_type_of_an_entity_is_shown_in_part(tmp_path: Path) -> None:
+    answer = _answer(tmp_path, DescribeClientQuotasRequest([ComponentData("x" * 32_767, 2, None)]), 0)
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert len(answer.error_message) < 2_000
+
+
 def test_no_feature_is_known(tmp_path: Path) -> None:
-    updates = [FeatureUpdateKey("metadata.version", 3, False)]
+    updates = [
+        *(FeatureUpdateKey("metadata.version", 3, False), FeatureUpdateKey("f", 1, False)),
+        *(FeatureUpdateKey("", 1, True), FeatureUpdateKey("low", -1, False), FeatureUpdateKey("f", 0, True)),
+    ]
     answer = _answer(tmp_path, UpdateFeaturesRequest(60_000, updates), 0)
     assert answer.error_code == 0
-    assert [(each.feature, each.error_code, each.error_message) for each in answer.results] == [
-        ("metadata.version", ErrorCode.INVALID_REQUEST, kafka_texts.UNSUPPORTED_FEATURE)
+    assert {each.error_code for each in answer.results} == {ErrorCode.INVALID_REQUEST}
+    assert [(each.feature, each.error_message) for each in answer.results] == [
+        ("metadata.version", kafka_texts.UNSUPPORTED_FEATURE),
+        ("f", kafka_texts.NO_FEATURE_TO_DELETE),
+        ("", kafka_texts.EMPTY_FEATURE_NAME),
+        ("low", kafka_texts.feature_level_too_low(-1)),
     ]
 
 
