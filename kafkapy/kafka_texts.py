@@ -65,6 +65,9 @@ def being_reassigned(topic: str) -> str:
 
 # configuration
 
+_LARGEST_PLAIN_SET: Final = 4
+"""Elements of an immutable set of Scala that is no ``HashSet``."""
+
 
 def invalid_value(name: str, value: object, reason: str) -> str:
     """A value that the key does not allow; ``reason`` is a sentence."""
@@ -95,12 +98,14 @@ def only_per_listener(names: Iterable[str]) -> str:
     """Keys that can be set for one listener, but not without its prefix."""
     return (
         "These security configs can be dynamically updated only per-listener using the listener prefix: "
-        f"{_scala_set(names)}"
+        f"HashSet({', '.join(names)})"
     )
 
 
 def _scala_set(names: Iterable[str]) -> str:
-    return f"Set({', '.join(names)})"
+    """An immutable set as Scala writes it."""
+    listed = list(names)
+    return f"{'Set' if len(listed) <= _LARGEST_PLAIN_SET else 'HashSet'}({', '.join(listed)})"
 
 
 # security, which is off

@@ -65,3 +65,35 @@ def test_refusals_of_configurations(broker: Broker, topic_name: str) -> None:
         text = refusal("BROKER", broker_id) + "Cannot update these configs dynamically: Set(broker.id)"
         assert altered(wire, ResourceType.BROKER, broker_id, "broker.id", "5") == (42, text)
         assert altered(wire, 99, topic_name, "retention.ms", "1")[0] == 42
+        text = "Cannot update these configs at default cluster level, broker id must be specified: Set(listeners)"
+        value = "PLAINTEXT://127.0.0.1:9"
+        assert altered(wire, ResourceType.BROKER, "", "listeners", value) == (42, refusal("BROKER", "") + text)
+        text = "These security configs can be dynamically updated only per-listener using the listener prefix: "
+        text = refusal("BROKER", broker_id) + text + "HashSet(ssl.keystore.type)"
+        assert altered(wire, ResourceType.BROKER, broker_id, "ssl.keystore.type", "JKS") == (42, text)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "shown", "reason"),
+    [
+        ("retention.ms", "", "", "Not a number of type LONG"),
+        ("retention.ms", "-7", "-7", "Value must be at least -1"),
+        ("segment.bytes", " 05 ", "5", "Value must be at least 14"),
+        ("segment.bytes", "99999999999", "99999999999", "Not a number of type INT"),
+        ("min.cleanable.dirty.ratio", "2", "2.0", "Value must be no more than 1"),
+        ("min.cleanable.dirty.ratio", "x", "x", "Not a number of type DOUBLE"),
+        ("cleanup.policy", "delete, x,y", "x", "String must be one of: compact, delete"),
+        ("message.timestamp.type", "x", "x", "String must be one of: CreateTime, LogAppendTime"),
+        ("preallocate", "x", "x", "Expected value to be either true or false"),
+        ("leader.replication.throttled.replicas", "0:1, x", "[0:1, x]", None),
+    ],
+)
+def test_values_are_shown_as_they_were_read(
+    key: str, value: str, shown: str, reason: str | None, broker: Broker, topic_name: str
+) -> None:
+    """Without a reason, the rest of the sentence is the broker's own."""
+    with Wire(broker.bootstrap) as wire:
+        code, text = created(wire, CreatableTopic(topic_name, 1, 1, configs=[CreatableTopicConfig(key, value)]))
+    assert code == 40
+    start = f"Invalid value {shown} for configuration {key}: "
+    assert text == start + reason if reason is not None else (text or "").startswith(start)

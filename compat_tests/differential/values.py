@@ -72,6 +72,7 @@ FIELDS: Final[dict[str, Values]] = {
     "FindCoordinatorRequest.key": _of("@g", "@t", ""),
     # Nothing that 2.7.2 would store: its quotas would slow down what follows.
     "OpData.key": _of("bogus", ""),
+    "OpData.value": _of(0.0, 1.0, 0.5, -1.0),
     "ScramCredentialDeletion.mechanism": _of(1, 1, 2, 2, 0, 3, -1),
     "ScramCredentialUpsertion.mechanism": _of(1, 1, 2, 2, 0, 3, -1),
     "ScramCredentialUpsertion.iterations": _of(4095, 16_385, 0, -1, MAX_INT32),

@@ -188,15 +188,24 @@ class ConfigKey(NamedTuple):
             raise invalid_value(self.name, self._shown(text), _WANTED[self.type]) from None
         problem = None if self.allowed is None else self.allowed.problem(value)
         if problem is not None:
-            raise invalid_value(self.name, self._shown(text), problem)
+            raise invalid_value(self.name, self._shown(_refused_part(self.allowed, value)), problem)
         return value
 
     def format(self, value: Value) -> str | None:
         """The text that Apache Kafka shows for ``value``; None stays None."""
         return format_value(value)
 
-    def _shown(self, text: str) -> str:
+    def _shown(self, text: str | None) -> str | None:
         return "[hidden]" if self.sensitive else text
+
+
+def _refused_part(allowed: Allowed | None, value: Value) -> str | None:
+    """What Apache Kafka shows of a value that is not allowed: of a list its first wrong item, or the list as Java's."""
+    if not isinstance(value, tuple):
+        return format_value(value)
+    if isinstance(allowed, OneOf):
+        return next(item for item in value if item not in allowed.words)
+    return f"[{', '.join(value)}]"
 
 
 def format_value(value: Value) -> str | None:

@@ -103,7 +103,22 @@ def test_a_brokers_lists_start_from_its_defaults() -> None:
             42,
             "ConfigResource(type=TOPIC, name='t'): Invalid value -7 for configuration retention.ms",
         ),
-        ({"cleanup.policy": "delete,foo"}, 42, "must be one of: compact, delete"),
+        (
+            {"cleanup.policy": "delete,foo"},
+            42,
+            "Invalid value foo for configuration cleanup.policy: String must be one of",
+        ),
+        (
+            {"min.cleanable.dirty.ratio": "2"},
+            42,
+            "Invalid value 2.0 for configuration min.cleanable.dirty.ratio: Value",
+        ),
+        ({"segment.bytes": " 05 "}, 42, "Invalid value 5 for configuration segment.bytes: Value must be at least 14"),
+        (
+            {"leader.replication.throttled.replicas": "0:1, x"},
+            42,
+            "Invalid value [0:1, x] for configuration leader.replication.throttled.replicas",
+        ),
     ],
 )
 def test_bad_overrides_of_a_topic_are_refused(overrides: dict[str, str], code: int, message: str) -> None:
@@ -118,13 +133,17 @@ def test_bad_overrides_of_a_topic_are_refused(overrides: dict[str, str], code: i
     ("overrides", "message"),
     [
         ({"num.partitions": "5", "log.cleaner.threads": "2"}, "Cannot update these configs dynamically: Set(num.parti"),
+        (
+            dict.fromkeys(("broker.id", "log.dirs", "num.partitions", "port", "zookeeper.connect"), "5"),
+            "Cannot update these configs dynamically: HashSet(broker.id, log.dirs, num.partitions",
+        ),
         ({"log.retention.ms": "x"}, "Invalid value x for configuration log.retention.ms"),
         ({"log.retention.ms": "0"}, "must be -1 (no limit) or at least 1"),
         ({"num.io.threads": "100"}, "num.io.threads=100 must be between half and double of the current value 8"),
         ({"num.io.threads": "3"}, "must be between half and double"),
         ({"num.io.threads": "0"}, "must be at least 1"),
         ({"num.replica.fetchers": "0"}, "num.replica.fetchers=0 must be at least 1"),
-        ({"ssl.keystore.type": "JKS"}, "only per-listener using the listener prefix: Set(ssl.keystore.type)"),
+        ({"ssl.keystore.type": "JKS"}, "only per-listener using the listener prefix: HashSet(ssl.keystore.type)"),
     ],
 )
 def test_bad_overrides_of_a_broker_are_refused(name: str, overrides: dict[str, str], message: str) -> None:

@@ -60,6 +60,21 @@ def test_this_broker_becomes_leader_or_follower_of_a_new_partition(grouped: bool
     run(scenario())
 
 
+@pytest.mark.parametrize("leader_epoch", [-1, -2])
+def test_a_new_partition_without_a_leader_epoch_is_stale(leader_epoch: int, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            await Client.connect(broker)
+            await broker.services.config_admin.load_topics(["new"])
+            response = call(broker, request(leader_epoch=leader_epoch), 4)
+            assert response.error_code == 0
+            assert [one.error_code for one in response.partition_errors] == [11]
+            partition = broker.services.replica_manager.partitions.get(TopicPartition("new", 0))
+            assert partition is None or not partition.is_leader
+
+    run(scenario())
+
+
 def test_a_topic_whose_configuration_can_not_be_read_gets_no_log(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
