@@ -40,7 +40,7 @@ def request_of(key: int, *, topic: str = TOPIC, partition: int = 0) -> Any:
     if key == ApiKey.ALTER_REPLICA_LOG_DIRS:
         request.dirs = [AlterReplicaLogDir("/nowhere", [AlterReplicaLogDirTopic(topic, [partition])])]
     if key == ApiKey.CREATE_ACLS:
-        request.creations = [AclCreation()]
+        request.creations = [AclCreation(2, TOPIC, 3, "User:a", "*", 3, 3)]
     if key == ApiKey.DELETE_ACLS:
         request.filters = [DeleteAclsFilter()]
     if key == ApiKey.ALTER_CLIENT_QUOTAS:
