@@ -46,7 +46,7 @@ INSTALLED := $(VENV)/.installed
 SPARK_INSTALLED := $(VENV)/.installed-spark
 COMPILED := $(VENV)/.compiled
 
-.PHONY: compat-cluster compat-long fuzz simulate simulate-cluster kill mirror-kills chaos kill-all soak exactly-once help setup spark-setup java jars archives check fmt lint fast test unit coverage compat compatibility run spark bench clean
+.PHONY: compat-cluster compat-long fuzz simulate simulate-cluster kill mirror-kills chaos kill-all soak exactly-once help setup spark-setup java jars archives check fmt lint lint-spark fast test unit coverage compat compatibility run spark bench clean
 
 help:
 	@sed -n 's/^# \(make .*\|  .*\)/\1/p' Makefile
@@ -98,10 +98,14 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/mypy --strict tools compat_tests bench spark_examples
+	$(BIN)/mypy --strict tools compat_tests bench --exclude '^compat_tests/spark/'
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.codegen --check
 	$(BIN)/python -m tools.compatibility --check
+
+# The types of what needs PySpark and matplotlib.
+lint-spark: spark-setup
+	$(BIN)/mypy --strict spark_examples compat_tests/spark
 
 fast: setup
 	$(BIN)/pytest -n $(WORKERS) -m "not java and not spark and not slow" tests
@@ -211,7 +215,7 @@ compat-cluster: setup archives
 	@$(BIN)/python -m tools.jars --long
 	$(BIN)/pytest compat_tests -n $(WORKERS) -m scenario --target $(CLUSTER) $(ARGUMENTS)
 
-test: lint coverage
+test: lint lint-spark coverage
 	@$(MAKE) --no-print-directory compat
 
 run: setup java
