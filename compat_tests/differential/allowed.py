@@ -13,6 +13,7 @@ UNKNOWN_SERVER_ERROR: Final = -1
 NO_SUCH_TOPIC, UNKNOWN_MEMBER, REBALANCING, UNSUPPORTED_VERSION = 3, 25, 27, 35
 INVALID_CONFIG, INVALID_REQUEST, INVALID_EPOCH = 40, 42, 47
 TOO_LARGE: Final = 12
+BAD_ASSIGNMENT: Final = 39
 UNSUPPORTED_MECHANISM: Final = 33
 BAD_ACKS: Final = 21
 CORRUPT, BAD_TIME, OLD_FORMAT, BAD_CODEC, BAD_RECORD = 2, 32, 43, 76, 87
@@ -301,6 +302,18 @@ def _own_settings(case: Case) -> bool:
     return bool(is_broker and at(case.theirs, case.gap.path[:4])["name"] in OWN_SETTINGS)
 
 
+def _negative_partition(case: Case) -> bool:
+    """Whether Kafka, which leaves negative partitions out of its sum of all numbers, found another fault, or failed."""
+    if case.api != "CREATE_TOPICS" or codes_of(case) not in (
+        (UNKNOWN_SERVER_ERROR, BAD_ASSIGNMENT),
+        (INVALID_CONFIG, BAD_ASSIGNMENT),
+    ):
+        return False
+    name = _beside(case)["name"].rpartition("-")[2]
+    topics = [each for each in case.request.topics if each.name.endswith(name)]
+    return any(assigned.partition_index < 0 for each in topics for assigned in each.assignments)
+
+
 def _fewer_apis(case: Case) -> bool:
     if case.api != "API_VERSIONS" or case.gap.field != "api_keys":
         return False
@@ -363,6 +376,11 @@ RULES: Final = (
         "AlterConfigs: a topic's name can be no path of ZooKeeper, where Kafka looks for its settings before anything"
         " else, and says so; we say that there is no such topic, or key",
         _no_path,
+    ),
+    Rule(
+        "CreateTopics: Kafka overlooks a negative partition, and refuses the topic's configuration or fails with -1; we"
+        " say INVALID_REPLICA_ASSIGNMENT",
+        _negative_partition,
     ),
     Rule(
         "TxnOffsetCommit: Kafka fails with -1 over a producer without an epoch; we say INVALID_PRODUCER_EPOCH",
