@@ -14,11 +14,16 @@ settings.load_profile("kafkapy")
 
 
 @pytest.fixture
-def heeded_ctrl_c() -> Iterator[None]:
-    """SIGINT raises KeyboardInterrupt, in child processes too: a shell starts background commands that ignore it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+def heeded_signals() -> Iterator[None]:
+    """SIGINT and SIGHUP do what they do by default, in child processes too.
+
+    A shell starts background commands that ignore the one, ``nohup`` those that ignore the other.
+    """
+    defaults = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in defaults.items()}
     yield
-    signal.signal(signal.SIGINT, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -78,7 +78,7 @@ def test_json_shows_keys_values_headers_and_timestamps(run: Run, bootstrap: str)
     assert run("consume", "full", "-B", "-e", "--keys").out == "k\tv\n\\xff\t\n"
 
 
-@pytest.mark.usefixtures("heeded_ctrl_c")
+@pytest.mark.usefixtures("heeded_signals")
 def test_consume_waits_for_new_records_until_ctrl_c(run: Run, bootstrap: str) -> None:
     run("topics", "create", "coming")
     command = [sys.executable, "-m", "kafkapy", "consume", "coming", "--from-beginning", "-b", bootstrap]

@@ -80,6 +80,7 @@ def test_errors_are_one_line(
     assert err.count("\n") == 1
 
 
+@pytest.mark.usefixtures("heeded_signals")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it_cleanly(
     source: Broker,

@@ -25,11 +25,13 @@ def heard_by(number: int) -> int:
             signal.signal(each, handler)
 
 
+@pytest.mark.usefixtures("heeded_signals")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signals_call_back_on_the_loop(number: int) -> None:
     assert heard_by(number) == number
 
 
+@pytest.mark.usefixtures("heeded_signals")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signals_call_back_on_loops_without_signal_handlers(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:

@@ -37,6 +37,7 @@ def _refused(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*START, *arguments], check=False, capture_output=True, text=True, timeout=30)
 
 
+@pytest.mark.usefixtures("heeded_signals")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_start_logs_that_it_is_ready_and_stops_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     with _running("--data", str(tmp_path), "--port", "0") as (process, ready):
@@ -51,6 +52,7 @@ def test_start_logs_that_it_is_ready_and_stops_cleanly(tmp_path: Path, number: s
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
+@pytest.mark.usefixtures("heeded_signals")
 def test_a_closed_terminal_stops_the_broker_cleanly(tmp_path: Path) -> None:
     ours, terminal = os.openpty()
     command = [*START, "--data", str(tmp_path), "--port", "0"]

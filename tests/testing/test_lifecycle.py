@@ -149,7 +149,7 @@ def test_a_task_that_waits_learns_that_another_one_has_closed_the_broker(
     asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
-@pytest.mark.usefixtures("heeded_ctrl_c")
+@pytest.mark.usefixtures("heeded_signals")
 @pytest.mark.parametrize("new", BLOCKING.values(), ids=BLOCKING)
 def test_ctrl_c_while_the_thread_starts_leaves_none(
     new: Callable[[], Broker | Cluster], monkeypatch: pytest.MonkeyPatch
