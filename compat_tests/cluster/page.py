@@ -31,7 +31,10 @@ BLOCK = re.compile(r"(?:<!-- file: (\S+) -->\n)?```(\w*)\n(.*?)```", re.DOTALL)
 COMMAND = re.compile(r"^\$ (.*(?:\n    .*)*)$", re.MULTILINE)
 
 
-_OWN_NETWORK = ["unshare", "--user", "--map-root-user", "--net", "--", "sh", "-c", 'ip link set lo up; exec "$@"', "sh"]
+HOSTS = "127.0.0.1 localhost broker.example zoo\n127.0.0.2 east\n127.0.0.3 west\n"
+"""The machines that pages name, in a network of their own."""
+_ALONE = ["unshare", "--user", "--map-root-user", "--net", "--mount", "--"]
+_SET_UP = 'ip link set lo up && mount --bind hosts /etc/hosts && exec "$@"'
 
 
 class CommandFailedError(AssertionError):
@@ -73,7 +76,8 @@ class Shell:
     def __init__(self, directory: Path, ports: Iterable[int] = ()) -> None:
         self.directory = directory
         self._ports = {str(port): str(free_port()) for port in ports}
-        alone = [] if self._ports else _OWN_NETWORK
+        alone = [] if self._ports else [*_ALONE, "sh", "-ec", _SET_UP, "sh"]
+        (directory / "hosts").write_text(HOSTS)
         self.log_path = directory / "shell.log"
         programs = _programs(directory / "bin")
         path = os.pathsep.join((str(programs), str(Path(sys.executable).parent), os.environ["PATH"]))

@@ -1,9 +1,9 @@
 """The commands of the pages run as they are printed, each section in a directory and a network of its own.
 
 A command that starts a broker in the foreground has a terminal of its own, as the reader gives it one; the next command
-waits until the broker answers. Where a page says that the broker of an earlier block is stopped first, it is.
-Sections that need other hosts (``zoo``, ``east``, ``broker.example``) are not here: their commands have tests of their
-own, with real servers. docs/growing.md, docs/faults.md's programs and docs/testing.md have theirs, too.
+waits until the broker answers. The brokers of an earlier block are stopped before those of the next one begin. A mirror
+without end is ended by Ctrl-C after some seconds. The machines that pages name (``zoo``, ``east``, ``broker.example``)
+are this one. docs/growing.md, docs/faults.md's programs and docs/testing.md have tests of their own.
 """
 
 import re
@@ -11,15 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.cluster.page import BLOCK, COMMAND, Shell
+from compat_tests.cluster.page import BLOCK, Shell
 from compat_tests.kafkapy_process import ROOT
 
-STARTS = re.compile(r"^kafkapy (cluster )?start\b")
+STARTS = re.compile(r"^(kafkapy (cluster )?start|kafka-server-start.sh)\b")
+STEP = re.compile(r"^(?:\$ (.*(?:\n    .*)*)|(… later, when Apache Kafka has stopped).*)$", re.MULTILINE)
+ENDLESS = re.compile(r"^kafkapy mirror (?!.*--once)")
 INSTALLS = "pip install ."
 """What the suite runs in is installed already."""
 ANSWERS = "until kafkapy brokers >/dev/null 2>&1; do sleep 0.2; done"
 CONTROLLED = "until curl -sf http://127.0.0.1:9393/ >/dev/null; do sleep 0.2; done"
 STOP = "kill $(jobs -p); wait"
+STOP_THE_LAST = "kill %+; wait %+"
 
 BROKER = "kafkapy start --data ./data"
 ORDERS = "kafkapy topics create orders"
@@ -44,11 +47,37 @@ with ClusterClient() as client:
     data = [TopicProduceData("orders", partition_data=[PartitionProduceData(0, memoryview(batch))])]
     client.call(ProduceRequest("gone", -1, 10_000, data), ProduceResponse)
 END"""
+ZOOKEEPER = """printf 'dataDir=zookeeper\\nclientPort=2181\\nadmin.enableServer=false\\n' > zookeeper.properties
+zookeeper-server-start.sh zookeeper.properties > zookeeper.log 2>&1 &
+until (echo > /dev/tcp/127.0.0.1/2181) 2>/dev/null; do sleep 0.2; done"""
+EAST_AND_WEST = [
+    """set -- --data ./west listeners=PLAINTEXT://127.0.0.3:9092 advertised.listeners=PLAINTEXT://west:9092
+kafkapy start "$@" &
+set -- --data ./east listeners=PLAINTEXT://127.0.0.2:9092 advertised.listeners=PLAINTEXT://east:9092
+kafkapy start "$@" &
+export KAFKAPY_BOOTSTRAP=east:9092
+until kafkapy brokers -b west:9092 && kafkapy brokers; do sleep 0.2; done""",
+    "for each in orders payments.card flights; do echo one | kafkapy produce $each; done",
+    "kafkapy groups reset-offsets billing --topic orders --to latest",
+    "kafkapy groups reset-offsets reports-1 --topic flights --to latest",
+]
+SERVER = """cat > server.properties <<END
+log.dirs=$PWD/data
+listeners=PLAINTEXT://127.0.0.1:9092
+zookeeper.connect=zoo:2181/kafka
+offsets.topic.replication.factor=1
+END"""
 SECTIONS: dict[tuple[str, str], list[str]] = {
     ("README.md", "Thirty seconds"): [],
+    ("docs/cluster.md", ""): [ZOOKEEPER],
     ("docs/cluster.md", "Commands"): ["kafkapy cluster start", "kafkapy topics create flights --partitions 4"],
     ("docs/cluster.md", "A cluster in one process"): [],
     ("docs/faults.md", "The control port"): [],
+    ("docs/mirror.md", ""): EAST_AND_WEST,
+    ("docs/operations.md", "Listening for other machines"): ["export HOME=$PWD"],
+    ("docs/operations.md", "To Apache Kafka and back"): [
+        *(BROKER, "kafkapy topics create flights", FILL, STOP, ZOOKEEPER, SERVER),
+    ],
     ("docs/operations.md", "Looking into the files"): [
         *(BROKER, "kafkapy topics create flights", FILL, GROUP, STOP),
     ],
@@ -60,16 +89,47 @@ SECTIONS: dict[tuple[str, str], list[str]] = {
 
 
 def blocks(page: str, heading: str) -> list[list[str]]:
-    """The commands of each block of a section; a Python program is a command."""
+    """The commands of each block of a section, or of what is before the first one; a Python program is a command."""
     text = (ROOT / page).read_text(encoding="utf-8")
-    section = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    begin = text.partition(f"\n## {heading}\n")[2] if heading else text
     found = []
-    for _, language, content in BLOCK.findall(section):
+    for _, language, content in BLOCK.findall(begin.partition("\n## ")[0]):
         if language == "console":
-            found.append(COMMAND.findall(content))
+            found.append([command or STOP_THE_LAST for command, _ in STEP.findall(content)])
         elif language == "python":
             found.append([f"python - <<'END'\n{content}END"])
     return found
+
+
+class Reader:
+    """Types the commands of a section."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+        self._is_running = False
+
+    def stop(self) -> None:
+        """Stop the brokers that run, if any."""
+        if self._is_running:
+            self._shell.run(STOP)
+        self._is_running = False
+
+    def type(self, commands: list[str]) -> None:
+        """Run the commands of a block; the first broker that it starts ends those of earlier blocks."""
+        has_started = False
+        for command in commands:
+            if command == STOP:
+                self.stop()
+            elif STARTS.match(command):
+                if not has_started:
+                    self.stop()
+                has_started = self._is_running = True
+                self._shell.run(f"{command.partition(' #')[0].rstrip(' &')} &")
+                self._shell.run(CONTROLLED if "--control-port" in command else ANSWERS)
+            elif ENDLESS.match(command):
+                self._shell.run(f"timeout --preserve-status --signal=INT 8 {command}")
+            elif command != INSTALLS:
+                self._shell.run(command)
 
 
 @pytest.mark.timeout(180)
@@ -78,23 +138,7 @@ def test_a_section_runs_as_printed(page: str, heading: str, tmp_path: Path) -> N
     found = blocks(page, heading)
     assert [command for block in found for command in block], "the page has no such section, or no commands in it"
     with Shell(tmp_path) as shell:
-        is_running = False
-
-        def run(command: str) -> None:
-            nonlocal is_running
-            if command == INSTALLS:
-                return
-            if command == STOP or (STARTS.match(command) and is_running):
-                shell.run(STOP)
-                is_running = False
-            if STARTS.match(command):
-                shell.run(f"{command.partition(' #')[0].removesuffix('&')} &")
-                shell.run(CONTROLLED if "--control-port" in command else ANSWERS)
-                is_running = True
-            elif command != STOP:
-                shell.run(command)
-
-        for command in [*SECTIONS[page, heading], *(command for block in found for command in block)]:
-            run(command)
-        if is_running:
-            shell.run(STOP)
+        reader = Reader(shell)
+        for block in (SECTIONS[page, heading], *found):
+            reader.type(block)
+        reader.stop()
