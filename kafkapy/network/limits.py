@@ -1,9 +1,10 @@
 """The limits on a broker's connections, in all and from one host."""
 
+import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.listeners import parse_counts
@@ -11,6 +12,8 @@ from kafkapy.metrics import Metrics
 from kafkapy.network.budget import FrameBudget
 from kafkapy.storage.io import portable
 
+DESCRIPTORS_KEPT: Final = 64
+"""Descriptors, or an eighth of a small limit, that connections leave for the broker's files."""
 _OVERRIDES = "max.connections.per.ip.overrides"
 resource: Any = portable.module_or_none("resource")
 """None on Windows, which has no such limit."""
@@ -97,3 +100,16 @@ def allow_many_descriptors() -> int:
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return int(hard)
+
+
+def first_kept_descriptor() -> int:
+    """Return the lowest descriptor that no connection may take: the last ones are kept for files.
+
+    The system gives out the lowest free one. So the broker can change what it stores while clients hold the others.
+    """
+    if resource is None:
+        return sys.maxsize
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if limit == resource.RLIM_INFINITY:
+        return sys.maxsize
+    return int(limit - min(DESCRIPTORS_KEPT, limit // 8))

@@ -1,8 +1,9 @@
 """A bound address: it accepts connections within the limits, closes idle ones, and all of them when the broker stops.
 
 The listener accepts connections itself instead of through ``loop.create_server``, so that a full broker
-(``max.connections``, or no descriptors left) leaves further clients in the system's queue, as Apache Kafka does, and
-connections above ``max.connections.per.ip`` are refused before anything is allocated for them.
+(``max.connections``, or no descriptors left but those that are kept for files) leaves further clients in the system's
+queue, as Apache Kafka does, and connections above ``max.connections.per.ip`` are refused before anything is allocated
+for them.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from kafkapy.network.connection import Connection
 from kafkapy.network.dispatcher import Dispatcher
 from kafkapy.network.errors import RefusedError
 from kafkapy.network.forks import close_in_children
-from kafkapy.network.limits import ListenerResources
+from kafkapy.network.limits import ListenerResources, first_kept_descriptor
 from kafkapy.network.loop import late_replies
 from kafkapy.network.transport import ConnectionTransport, PlaintextTransport
 from kafkapy.protocol.message import ProtocolError
@@ -84,6 +85,7 @@ class Listener:
         self._dispatcher: Dispatcher | None = None
         self._tasks: set[asyncio.Future[Any]] = set()
         self._accepting = False
+        self._first_kept_descriptor = first_kept_descriptor()
         self._sweep_timer: TimerHandle | None = None
         self._quiet: dict[Connection, tuple[tuple[int, int, int, int, bool], int]] = {}
         self._all_closed: asyncio.Event = asyncio.Event()
@@ -149,11 +151,18 @@ class Listener:
             except OSError as error:
                 if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                     raise
-                logger.error("No connection can be accepted on %s for a moment: %s", self.endpoint, error.strerror)
-                self._pause()
-                self._clock.call_later(NO_DESCRIPTORS_PAUSE_MS, self.resume)
+                self._wait_for_descriptors(str(error.strerror))
+                return
+            if sock.fileno() >= self._first_kept_descriptor:
+                sock.close()
+                self._wait_for_descriptors("the last descriptors are kept for files; raise the limit (ulimit -n)")
                 return
             self._take(sock, address)
+
+    def _wait_for_descriptors(self, reason: str) -> None:
+        logger.error("No connection can be accepted on %s for a moment: %s", self.endpoint, reason)
+        self._pause()
+        self._clock.call_later(NO_DESCRIPTORS_PAUSE_MS, self.resume)
 
     def _take(self, sock: socket.socket, address: tuple[Any, ...]) -> None:
         host, port = address[:2]

@@ -1,12 +1,13 @@
 """The configuration of connection limits, and the counting of connections."""
 
 import resource
+import sys
 
 import pytest
 
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.network import limits
-from kafkapy.network.limits import ConnectionCounts, Limits, allow_many_descriptors
+from kafkapy.network.limits import ConnectionCounts, Limits, allow_many_descriptors, first_kept_descriptor
 
 
 def test_limits_come_from_the_configuration() -> None:
@@ -58,6 +59,9 @@ def test_a_broker_raises_its_limit_of_descriptors() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 256), hard))
         assert [allow_many_descriptors() for _ in range(2)] == [hard, hard]
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+        for limit, first in ((256, 224), (min(hard, 4096), min(hard, 4096) - 64)):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+            assert first_kept_descriptor() == first
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -65,3 +69,4 @@ def test_a_broker_raises_its_limit_of_descriptors() -> None:
 def test_a_system_without_a_limit_of_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "resource", None)
     assert allow_many_descriptors() == -1
+    assert first_kept_descriptor() == sys.maxsize

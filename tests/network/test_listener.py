@@ -149,6 +149,29 @@ def test_without_descriptors_accepting_pauses(tmp_path: Path, caplog: pytest.Log
     run(scenario())
 
 
+def test_connections_leave_descriptors_for_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+        async with running_broker(tmp_path, clock=clock) as broker:
+            listener: Listener = broker.listeners[0]
+            client = await Client.connect(broker)
+            assert (await client.ask(ApiVersionsRequest(), 0)).error_code == 0
+            with socket.socket() as free:
+                monkeypatch.setattr(listener, "_first_kept_descriptor", free.fileno())
+            refused = await Client.connect(broker)
+            assert await refused.is_closed()
+            assert "the last descriptors are kept for files" in caplog.text
+            assert (await client.ask(ApiVersionsRequest(), 0)).error_code == 0
+            monkeypatch.undo()
+            clock.advance(1000)
+            assert (await (await Client.connect(broker)).ask(ApiVersionsRequest(), 0)).error_code == 0
+
+    caplog.set_level(logging.ERROR)
+    run(scenario())
+
+
 def test_stopping_closes_every_connection(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
