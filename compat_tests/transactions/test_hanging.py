@@ -197,5 +197,7 @@ def test_when_its_start_is_deleted_no_other_transaction_is_blamed(broker: Broker
             here = ["--topic", topic_name, "--partition", "0", "--start-offset", str(start), "--yes"]
             refused = run(broker, "abort-hanging", *here, code=1)
             assert f"{topic_name}-0: a transaction is open whose first records are deleted" in refused
-        transactions.end_hanging(client, ended._replace(producer_id=hanging[0]), hanging[1], 0)
+        coordinators = client.topic("__transaction_state").partitions
+        newest = max(each.leader_epoch for each in coordinators)  # the marker of the abort has the epoch of one of them
+        transactions.end_hanging(client, ended._replace(producer_id=hanging[0]), hanging[1], newest)
         assert read_committed(broker, topic_name) == [b"plain"]
