@@ -33,7 +33,8 @@ COMMAND = re.compile(r"^\$ (.*(?:\n    .*)*)$", re.MULTILINE)
 
 HOSTS = "127.0.0.1 localhost broker.example zoo\n127.0.0.2 east\n127.0.0.3 west\n"
 """The machines that pages name, in a network of their own."""
-_ALONE = ["unshare", "--user", "--map-root-user", "--net", "--mount", "--"]
+_ROOT = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+_ALONE = ["unshare", *_ROOT, "--net", "--mount", "--propagation", "private", "--"]
 _SET_UP = 'ip link set lo up && mount --bind hosts /etc/hosts && exec "$@"'
 
 
