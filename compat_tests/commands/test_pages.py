@@ -7,6 +7,7 @@ are this one. docs/growing.md, docs/faults.md's programs and docs/testing.md hav
 """
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -132,6 +133,7 @@ class Reader:
                 self._shell.run(command)
 
 
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="a network of its own wants Linux's unshare command")
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize(("page", "heading"), SECTIONS, ids=lambda each: each.replace(" ", "-"))
 def test_a_section_runs_as_printed(page: str, heading: str, tmp_path: Path) -> None:
