@@ -1,7 +1,6 @@
 """A process without free descriptors: clients hold all that they can get, and every request is still answered."""
 
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 from compat_tests.data_path.frames import batch, new_topic, produce
 from compat_tests.groups.wire import Wire
 from compat_tests.kafkapy_process import KafkapyProcess
+from compat_tests.process import wait_for
 from kafkapy.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkapy.protocol.messages.delete_topics import DeleteTopicsRequest
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -39,7 +39,7 @@ def test_every_request_is_answered_while_clients_hold_the_descriptors(limited: L
         topic = new_topic(wire)
         for _ in range(LIMIT):
             stack.enter_context(socket.create_connection((host, int(port))))
-        time.sleep(0.5)
+        assert wait_for(lambda: "the last descriptors are kept for files" in limited.log_tail(1000), 10)
         created = wire.ask(CreateTopicsRequest([CreatableTopic("new", 3, 1)], timeout_ms=3000), 5).topics[0]
         assert (created.error_code, created.num_partitions) == (0, 3)
         assert produce(wire, "new", batch(b"x"))[0] == 0

@@ -50,14 +50,9 @@ class Between(NamedTuple):
 
     def problem(self, value: Value) -> str | None:
         """See ``Allowed.problem``."""
-        ok = isinstance(value, int | float) and not (value < self.minimum or value > self.maximum)
-        if ok or not isinstance(value, int | float):
-            return None
-        return (
-            f"Value must be at least {self.minimum}"
-            if value < self.minimum
-            else f"Value must be no more than {self.maximum}"
-        )
+        if not isinstance(value, int | float) or value < self.minimum:
+            return f"Value must be at least {self.minimum}"
+        return f"Value must be no more than {self.maximum}" if value > self.maximum else None
 
 
 class OneOf(NamedTuple):

@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials v0: no listener offers SASL, and no credentials are stored that nobody could use.
+"""AlterUserScramCredentials v0: no listener offers SASL, and the broker stores no credentials.
 
 Errors, by user: UNACCEPTABLE_CREDENTIAL 93 (no name, too few or too many iterations), UNSUPPORTED_SASL_MECHANISM 33 (an
 unknown mechanism, or an upsertion, which 2.7.2 stores), DUPLICATE_RESOURCE 92 (a mechanism twice), RESOURCE_NOT_FOUND

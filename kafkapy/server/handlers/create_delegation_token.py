@@ -3,16 +3,13 @@
 Errors: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED 64.
 """
 
-from typing import Final
-
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
 )
 from kafkapy.server.context import RequestContext
-
-_NO_TIME_MS: Final = -1
+from kafkapy.types import NO_TIMESTAMP
 
 
 def handle(context: RequestContext, _request: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse:
@@ -22,7 +19,7 @@ def handle(context: RequestContext, _request: CreateDelegationTokenRequest) -> C
         error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
         principal_type=principal_type,
         principal_name=principal_name,
-        issue_timestamp_ms=_NO_TIME_MS,
-        expiry_timestamp_ms=_NO_TIME_MS,
-        max_timestamp_ms=_NO_TIME_MS,
+        issue_timestamp_ms=NO_TIMESTAMP,
+        expiry_timestamp_ms=NO_TIMESTAMP,
+        max_timestamp_ms=NO_TIMESTAMP,
     )

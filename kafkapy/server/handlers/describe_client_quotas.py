@@ -31,7 +31,7 @@ def handle(_context: RequestContext, request: DescribeClientQuotasRequest) -> St
     for component in request.components:
         way = component.match_type
         if way not in _WAYS or (way == EXACT and component.match is None):
-            return _refused(ErrorCode.INVALID_REQUEST, f"There is no way to match {way}, or it has no name.")
+            return _refused(ErrorCode.INVALID_REQUEST, f"The match type {way} is unknown, or has no name to match.")
         yield
     seen: set[str] = set()
     for component in request.components:

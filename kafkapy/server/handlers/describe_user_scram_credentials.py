@@ -19,7 +19,7 @@ from kafkapy.turns import Steps
 def handle(
     _context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> Steps[DescribeUserScramCredentialsResponse]:
-    """Answer each named user once; without names there is nobody to list."""
+    """Answer each named user once; without names the list is empty."""
     response = DescribeUserScramCredentialsResponse(error_message="", results=[])
     counts: Counter[str] = Counter()
     for user in request.users or ():

@@ -3,17 +3,14 @@
 Errors: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED 64.
 """
 
-from typing import Final
-
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from kafkapy.server.context import RequestContext
-
-_NO_TIME_MS: Final = -1
+from kafkapy.types import NO_TIMESTAMP
 
 
 def handle(_context: RequestContext, _request: RenewDelegationTokenRequest) -> RenewDelegationTokenResponse:
     """Refuse the request."""
     return RenewDelegationTokenResponse(
-        error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=_NO_TIME_MS
+        error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=NO_TIMESTAMP
     )
