@@ -25,7 +25,7 @@ FOLDERS = (
     "kafkapy/server/handlers",
 )
 """The folders from which a name in a page may start."""
-EXAMPLES = {"test_orders.py", "test_failover.py"}
+EXAMPLES = {"test_orders.py", "test_failover.py", "at_most_once.py", "at_least_once.py", "exactly_once.py"}
 """Files of the reader, not of the repository."""
 NAME = re.compile(r"(?<![\w/<>*.-])((?:\.\./)?[a-z_0-9]+(?:/[a-z_0-9]+)*\.py)\b")
 

@@ -29,21 +29,25 @@ def _wanted(file: Path, pattern: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-@cache
-def go_command(package: str) -> list[str]:
-    """The command of a Go client, compiled."""
-    source = HERE / "go"
+def check_go(client: str) -> None:
+    """Raise MissingToolchainError if Go is not here, or too old for what uses its clients."""
     if shutil.which("go") is None:
-        raise MissingToolchainError(f"the Go client {package} wants the go command")
+        raise MissingToolchainError(f"the Go client {client} wants the go command")
     wanted, here = (
-        _wanted(source / "go.mod", r"^go (\d+)\.(\d+)"),
+        _wanted(HERE / "go" / "go.mod", r"^go (\d+)\.(\d+)"),
         _version(["go", "env", "GOVERSION"], r"(\d+)\.(\d+)"),
     )
     if here < wanted:
-        raise MissingToolchainError(f"the Go client {package} wants go {_dotted(wanted)}, here is {_dotted(here)}")
+        raise MissingToolchainError(f"the Go client {client} wants go {_dotted(wanted)}, here is {_dotted(here)}")
+
+
+@cache
+def go_command(package: str) -> list[str]:
+    """The command of a Go client, compiled."""
+    check_go(package)
     program = BUILT / package
     BUILT.mkdir(parents=True, exist_ok=True)
-    _build(["go", "build", "-o", str(program), f"./{package}"], source)
+    _build(["go", "build", "-o", str(program), f"./{package}"], HERE / "go")
     return [str(program)]
 
 
@@ -91,11 +95,6 @@ def node_modules() -> Path:
     return place / "node_modules"
 
 
-def node(program: Path) -> list[str]:
-    """The command of a Node program that finds kafkajs."""
-    return ["env", f"NODE_PATH={node_modules()}", "node", str(program)]
-
-
 @cache
 def _java(version: str) -> list[str]:
     """The command of Kafka's own clients of one release, compiled against its jars."""
@@ -118,7 +117,7 @@ ABILITIES = {
 AGENTS: dict[str, Callable[[], list[str]]] = {
     "franz-go": lambda: go_command("franz"),
     "sarama": lambda: go_command("sarama"),
-    "kafkajs": lambda: node(HERE / "node" / "agent.js"),
+    "kafkajs": lambda: ["env", f"NODE_PATH={node_modules()}", "node", str(HERE / "node" / "agent.js")],
     "rskafka": lambda: _rust("rskafka", "rust"),
     **{f"java-{version}": partial(_java, version) for version in VERSIONS},
 }

@@ -1,16 +1,16 @@
-"""Runs a recipe and kills its own process, by SIGKILL, while the recipe works on a record.
+"""Runs a recipe of docs/original_clients.md and kills its own process, by SIGKILL, while the recipe works on a record.
 
-Arguments: the recipe, its own arguments as JSON, a file for what was done, the number of the record, and whether to
-kill `before` or `after` the record is written into the file. Each run counts from 1; 0 kills never.
+Arguments: the file of the recipe, its own arguments as JSON, a file for what was done, the number of the record, and
+whether to kill `before` or `after` the record is written into the file. Each run counts from 1; 0 kills never.
 """
 
 import json
 import os
+import runpy
 import signal
 import sys
 from pathlib import Path
 
-from compat_tests.original_clients.recipes import at_least_once, at_most_once, exactly_once
 from kafkapy.clients.original.streams import MessageAndMetadata
 from kafkapy.records.record import Record
 
@@ -48,10 +48,10 @@ def main() -> None:
     recipe, arguments, path, kill_at, when = sys.argv[1:]
     given = json.loads(arguments)
     work = Work(Path(path), int(kill_at), when)
-    if recipe == "exactly_once":
-        exactly_once.run(given["bootstrap"], given["topic"], given["database"], work.result_of, max_wait_ms=300)
+    run = runpy.run_path(recipe)["run"]
+    if "database" in given:
+        run(given["bootstrap"], given["topic"], given["database"], work.result_of, max_wait_ms=300)
     else:
-        run = at_most_once.run if recipe == "at_most_once" else at_least_once.run
         run(given["properties"], given["topic"], work)
 
 

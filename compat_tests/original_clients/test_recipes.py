@@ -1,4 +1,4 @@
-"""The recipes for delivery, whose processes are killed while they work on a record, and started again."""
+"""The recipes of docs/original_clients.md: their processes are killed while they work on a record, and start again."""
 
 import json
 import signal
@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka import Producer
 
 from compat_tests.original_clients.conftest import BrokerOnZooKeeper
+from compat_tests.pages import snippets
 from compat_tests.topics import create_topic
 
 pytestmark = [pytest.mark.java, pytest.mark.together, pytest.mark.timeout(240)]
@@ -41,7 +42,10 @@ def topic(on_zookeeper: BrokerOnZooKeeper) -> str:
 
 def run(recipe: str, given: dict[str, Any], done: Path, kill_at: int = 0, when: str = "before") -> None:
     """One run, which is killed at a record or comes to its end."""
-    command = [sys.executable, "-m", "compat_tests.original_clients.killed", recipe, json.dumps(given), str(done)]
+    found = snippets.section("docs/original_clients.md", "At most once, at least once, exactly once").snippets
+    (program,) = (each for each in found if each.file == f"{recipe}.py")
+    path = str(snippets.write(program, done.parent))
+    command = [sys.executable, "-m", "compat_tests.original_clients.killed", path, json.dumps(given), str(done)]
     ended = subprocess.run(
         [*command, str(kill_at), when], cwd=ROOT, timeout=90, capture_output=True, text=True, check=False
     )

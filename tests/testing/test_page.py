@@ -1,36 +1,12 @@
-"""docs/testing.md: its Python examples run, and the methods that it names exist."""
+"""docs/testing.md: the methods that it names exist. Its programs run in ``tests/test_pages.py``."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
-
-import pytest
 
 from kafkapy.testing import Broker, Cluster
 from kafkapy.testing.cluster import ClusterBroker
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "testing.md"
-EXAMPLE = re.compile(r"(?:<!-- file: (\S+) -->\n)?```python\n(.*?)```", re.DOTALL)
-EXAMPLES = [(name, code) for name, code in EXAMPLE.findall(PAGE.read_text())]
-
-
-def run(arguments: list[str], directory: Path) -> None:
-    environment = {**os.environ, "COVERAGE_PROCESS_START": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    command = [sys.executable, "-W", "ignore", *arguments]
-    done = subprocess.run(
-        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.mark.parametrize("at", range(len(EXAMPLES)))
-def test_each_example_runs(at: int, tmp_path: Path) -> None:
-    name, code = EXAMPLES[at]
-    path = tmp_path / (name or "example.py")
-    path.write_text(code)
-    run(["-m", "pytest", "-p", "kafkapy.testing.plugin", str(path)] if name else [str(path)], tmp_path)
 
 
 def test_the_methods_that_the_page_names_exist() -> None:

@@ -1,1 +1,0 @@
-"""At most once, at least once, exactly once: three small programs, described in `docs/original_clients.md`."""

@@ -1,0 +1,1 @@
+"""Runs the snippets of the pages for users as they are printed."""
