@@ -106,7 +106,7 @@ def test_exceptions_are_real_and_reasoned(exceptions: dict[str, str]) -> None:
 
 SHARED_CLASS_NAMES = {
     "Connection": "the client's end in kafkapy/clients/connection.py, the broker's in kafkapy/network/connection.py",
-    "Dispatcher": "kafkapy/network/dispatcher.py says what a connection needs of the one in kafkapy/server/dispatch.py",
+    "Dispatcher": "network/dispatcher.py says what a connection needs of the one in server/dispatch/dispatcher.py",
 }
 """Class names that two modules have, with the reason; generated messages have Kafka's names and are left out."""
 

@@ -29,7 +29,7 @@ from kafkapy.protocol.messages.create_topics import (
     CreateTopicsRequest,
 )
 from kafkapy.protocol.messages.metadata import MetadataRequest
-from kafkapy.server.broker import BrokerServer
+from kafkapy.server.lifecycle.broker import BrokerServer
 from kafkapy.storage.log.log import Log
 from kafkapy.types import TopicPartition
 from tests.server.harness import Client, batch, produce_request

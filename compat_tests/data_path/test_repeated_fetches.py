@@ -1,6 +1,6 @@
 """A connection's fetches of one partition, again and again: the same answers from Apache Kafka 2.7.2 and from kafkapy.
 
-kafkapy compares such requests as bytes instead of decoding them (`kafkapy/server/request_forms.py`).
+kafkapy compares such requests as bytes instead of decoding them (`kafkapy/server/dispatch/forms.py`).
 """
 
 import struct

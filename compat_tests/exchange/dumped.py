@@ -5,11 +5,11 @@ from pathlib import Path
 
 from compat_tests.clients.java_tools.dump import dump
 from compat_tests.clients.java_tools.tools import Tools, ToolsOf
+from kafkapy.platform.files import Files
 from kafkapy.storage.data_directory import DELETE_SUFFIX
 from kafkapy.storage.inspection.directory_check import check_directory
 from kafkapy.storage.inspection.findings import NOTE, Findings
 from kafkapy.storage.inspection.partition_check import Options
-from kafkapy.storage.io.files import Files
 
 # What the tool reports of Apache Kafka's own files too: gaps are what compaction leaves, and the index of a segment of
 # formats 0 and 1 names the last message of an append at the position of the first, which the tool takes for a batch.

@@ -23,7 +23,7 @@ from kafkapy.config.log_config import LogConfig
 from kafkapy.records.batch import iterate_headers
 from kafkapy.records.record import read_records
 from kafkapy.storage.compaction.cleaner import LogCleaner
-from kafkapy.storage.log_directory import LogManager
+from kafkapy.storage.log_manager import LogManager
 from kafkapy.testing.clock import ManualClock
 
 kafka_admin: Any = confluent_kafka.admin  # exports its names without saying so to type checkers

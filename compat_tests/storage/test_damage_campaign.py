@@ -36,7 +36,7 @@ from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceReque
 from kafkapy.records.batch import BatchHeader, crc_is_valid, iterate_headers
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.records.record import read_records
-from kafkapy.server.broker import START_FAILURES, BrokerServer
+from kafkapy.server.lifecycle.broker import START_FAILURES, BrokerServer
 from kafkapy.turns import finish
 from tests.server.harness import Client, batch
 

@@ -9,7 +9,7 @@ from compat_tests.clients.java_tools.dump import dump
 from compat_tests.clients.java_tools.tools import Tools
 from kafkapy.config.log_config import LogConfig
 from kafkapy.records.batch import iterate_headers
-from kafkapy.storage.log_directory import LogManager
+from kafkapy.storage.log_manager import LogManager
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
 from tests.storage.support import GOLDEN, PARTITION, START_MS, batch, marker, produced

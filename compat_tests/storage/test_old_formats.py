@@ -25,7 +25,7 @@ from kafkapy.protocol.messages.incremental_alter_configs import (
 )
 from kafkapy.records.batch import MAGIC, iterate_headers
 from kafkapy.records.record import Record, encode_batch, encode_legacy, read_records
-from kafkapy.storage.log_directory import LogManager
+from kafkapy.storage.log_manager import LogManager
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
 

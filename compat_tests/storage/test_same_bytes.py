@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from compat_tests.real_kafka import RealKafka
 from kafkapy.config.log_config import LogConfig
 from kafkapy.records.batch import iterate_headers
-from kafkapy.storage.log_directory import LogManager
+from kafkapy.storage.log_manager import LogManager
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from compat_tests.clients.java_tools.tools import Tools
+from kafkapy.platform.files import Files
 from kafkapy.storage.inspection.findings import ERROR, WARNING, Findings
 from kafkapy.storage.inspection.partition_check import Options, check_file
-from kafkapy.storage.io.files import Files
 from tests.storage.inspection.support import OFFSET_ENTRY, TIME_ENTRY, change, written
 from tests.storage.support import batch
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kafkapy.cli.start_options import port
-from kafkapy.server import logs
+from kafkapy.server.lifecycle import logs
 
 BROKERS: Final = 3
 FIRST_PORT: Final = 9092

@@ -23,8 +23,8 @@ from kafkapy.clock import SystemClock
 from kafkapy.network.limits import allow_many_descriptors
 from kafkapy.network.listener import ListenError
 from kafkapy.network.loop import BrokerLoop
-from kafkapy.server import logs
-from kafkapy.server.interpreter import Interpreter
+from kafkapy.server.lifecycle import logs
+from kafkapy.server.lifecycle.interpreter import Interpreter
 from kafkapy.storage.recovery.parallel_recovery import default_processes
 from kafkapy.testing.cluster_directory import ClusterDirectory
 from kafkapy.testing.cluster_surface import check_count

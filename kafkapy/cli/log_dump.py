@@ -12,6 +12,7 @@ import typer
 from kafkapy.cli.log_decoders import AUTO, NONE, OFFSETS, TRANSACTIONS, Decoder, decoder
 from kafkapy.cli.output import bytes_progress, fail, fail_with, say
 from kafkapy.errors import BrokerError
+from kafkapy.platform.files import Files
 from kafkapy.storage.inspection.dump import (
     Row,
     UnknownFileError,
@@ -23,7 +24,6 @@ from kafkapy.storage.inspection.dump import (
     require_known,
 )
 from kafkapy.storage.inspection.log_scan import LogScan, ScannedBatch
-from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.segment import LOG_SUFFIX
 from kafkapy.text import printable_json
 

@@ -14,12 +14,12 @@ from kafkapy.config.log_config import LogConfig
 from kafkapy.metadata.exchange.metadata_file import metadata_path, read_file_tree
 from kafkapy.metadata.exchange.metadata_tree import MetadataError
 from kafkapy.metadata.store import StoreFileError
+from kafkapy.platform.errors import KafkaStorageError, LogDirectoryError
+from kafkapy.platform.files import Files
 from kafkapy.storage.data_directory import LOCK_NAME, parse_partition
-from kafkapy.storage.errors import KafkaStorageError, LogDirectoryError
 from kafkapy.storage.inspection.directory_check import is_data_directory, list_logs
 from kafkapy.storage.inspection.overlay import CUT, REMOVED, RENAMED, Action
 from kafkapy.storage.inspection.repair import Repaired, repair
-from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.segment import LOG_SUFFIX
 
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 import typer
 
 from kafkapy.cli.output import bytes_progress, counted, done, fail, fail_with, show
+from kafkapy.platform.files import Files
 from kafkapy.storage.data_directory import parse_partition
 from kafkapy.storage.inspection.directory_check import check_directory, is_data_directory, list_logs
 from kafkapy.storage.inspection.findings import ERROR, WARNING, Findings
 from kafkapy.storage.inspection.partition_check import Options, check_file, check_partition
-from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.leader_epochs import LEADER_EPOCHS_NAME
 from kafkapy.storage.log.segment import BASE_DIGITS, LOG_SUFFIX
 

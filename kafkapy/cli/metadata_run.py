@@ -22,9 +22,9 @@ from kafkapy.metadata.exchange.metadata_tree import KINDS, MetadataError, Metada
 from kafkapy.metadata.store import StoreDamagedError, StoreFileError
 from kafkapy.metadata.store_files import is_stored, move_aside
 from kafkapy.metadata.zookeeper_address import ZooKeeperAddress
+from kafkapy.platform.errors import LogDirectoryError
+from kafkapy.platform.files import Files
 from kafkapy.storage.data_directory import DataDirectory
-from kafkapy.storage.errors import LogDirectoryError
-from kafkapy.storage.io.files import Files
 
 # The places that ``kafkapy metadata`` reads and writes: a broker's own store, a ZooKeeper, a document.
 

@@ -22,11 +22,12 @@ from kafkapy.clock import SystemClock
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.network.limits import allow_many_descriptors
 from kafkapy.network.loop import BrokerLoop
+from kafkapy.platform.errors import LogDirectoryError
 from kafkapy.records.scanner import scan_is_compiled
-from kafkapy.server import logs
-from kafkapy.server.broker import START_FAILURES, BrokerServer
-from kafkapy.server.interpreter import Interpreter
-from kafkapy.storage.errors import ForeignDirectoryError, LogDirectoryError
+from kafkapy.server.lifecycle import logs
+from kafkapy.server.lifecycle.broker import START_FAILURES, BrokerServer
+from kafkapy.server.lifecycle.interpreter import Interpreter
+from kafkapy.storage.errors import ForeignDirectoryError
 from kafkapy.storage.recovery.parallel_recovery import default_processes
 
 logger: Final = logging.getLogger("kafkapy")
@@ -45,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run_ephemeral(options: argparse.Namespace) -> int:
-    from kafkapy.server import ephemeral
+    from kafkapy.server.lifecycle import ephemeral
 
     if options.data:
         raise UsageError("--ephemeral keeps no data: it can't be used with --data")

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 from kafkapy.cli.settings import UsageError
 from kafkapy.clock import Clock, SystemClock
-from kafkapy.server.interception import Hooks
+from kafkapy.server.dispatch.interception import Hooks
 
 if TYPE_CHECKING:
     from kafkapy.observe.trace import Trace
-    from kafkapy.server.broker import BrokerServer
+    from kafkapy.server.lifecycle.broker import BrokerServer
     from kafkapy.testing.control import ControlPort
 
 logger: Final = logging.getLogger("kafkapy")

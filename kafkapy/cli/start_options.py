@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Final
 
-from kafkapy.server import logs
+from kafkapy.server.lifecycle import logs
 
 _EXAMPLES: Final = """\
 examples:

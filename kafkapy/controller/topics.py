@@ -65,7 +65,7 @@ from kafkapy.metadata.znodes import (
     TopicZNode,
     decoded,
 )
-from kafkapy.storage.errors import KafkaStorageError
+from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.turns import Steps, in_turns, pause
 from kafkapy.types import NO_LEADER, TopicPartition
 

@@ -12,12 +12,12 @@ from typing import Any, Final, Protocol
 
 from kafkapy.errors import BrokerError
 from kafkapy.metrics import Counters
+from kafkapy.platform.disk_errors import as_storage_error
+from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.protocol.primitives import ProtocolError
 from kafkapy.records.batch import BatchHeader, crc_is_valid
 from kafkapy.records.errors import CorruptRecordError, RecordsError
 from kafkapy.records.record import Record, iterate_records, read_records
-from kafkapy.storage.errors import KafkaStorageError
-from kafkapy.storage.io.disk_errors import as_storage_error
 from kafkapy.storage.recovery.salvage import Damage
 from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition

@@ -20,9 +20,9 @@ from typing import Final, NamedTuple
 
 from kafkapy.metadata.store import NodeStat, StoreDamagedError
 from kafkapy.metadata.tree import TreeNode
+from kafkapy.platform.disk_errors import is_passing
+from kafkapy.platform.files import Descriptor, Files
 from kafkapy.records.crc import crc32c
-from kafkapy.storage.io.disk_errors import is_passing
-from kafkapy.storage.io.files import Descriptor, Files
 
 HEADER: Final = b"kafkapy metadata journal 1\n"
 SPARE_BYTES: Final = 1024 * 1024

@@ -29,10 +29,10 @@ from kafkapy.metadata.journal import Content, MetadataJournal, Row
 from kafkapy.metadata.sqlite_file import SqliteFile
 from kafkapy.metadata.store import StoreDamagedError, StoreFileError
 from kafkapy.metadata.znodes import ClusterIdZNode
+from kafkapy.platform.disk_errors import is_full
+from kafkapy.platform.errors import LogDirectoryError
+from kafkapy.platform.files import Files
 from kafkapy.storage.data_directory import remove_empty_folder
-from kafkapy.storage.errors import LogDirectoryError
-from kafkapy.storage.io.disk_errors import is_full
-from kafkapy.storage.io.files import Files
 
 logger: Final = logging.getLogger(__name__)
 

@@ -5,10 +5,10 @@
   not read, except one: the **exempt** connection may exceed the budget until its frame is complete, so that there is
   always progress. The connection with the fewest bytes to come is exempt.
 - Responses above ``SMALL_FRAME_SIZE`` that a client has not read yet: they count, and while the budget is used up no
-  request whose response may be large is served (``server/dispatch.py``). Records that are sent from files don't count,
+  request whose response may be large is served (``server/dispatch/``). Records that are sent from files don't count,
   bytes that occur in a response several times count once.
 - Decoded requests share the second budget: the values of a request with more than ``INLINE_SLOTS``
-  (``server/dispatch.py``), and the partitions of a fetch whose session has many, count with the responses until the
+  (``server/dispatch/``), and the partitions of a fetch whose session has many, count with the responses until the
   request is answered (``RequestMemory``).
 
 Smaller frames and responses live in buffers that every connection has, and are not counted.

@@ -10,7 +10,7 @@ from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.listeners import parse_counts
 from kafkapy.metrics import Metrics
 from kafkapy.network.budget import FrameBudget
-from kafkapy.storage.io import portable
+from kafkapy.platform import portable
 
 DESCRIPTORS_KEPT: Final = 64
 """Descriptors, or an eighth of a small limit, that connections leave for the broker's files."""

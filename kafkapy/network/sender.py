@@ -27,8 +27,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
+from kafkapy.platform.files import FileSlice
 from kafkapy.protocol.writer import Part
-from kafkapy.storage.io.files import FileSlice
 from kafkapy.storage.log.converted import ConvertedSlice
 
 SENDFILE_FROM_SIZE: Final = 131_072

@@ -25,7 +25,7 @@ class Session:
         self.principal = ANONYMOUS
         """Kafka's form of the client's identity, ``TYPE:NAME``."""
         self.forms: dict[int, Any] = {}
-        """The dispatcher's: forms of earlier requests, by their first four bytes (``server/request_forms.py``)."""
+        """The dispatcher's: forms of earlier requests, by their first four bytes (``server/dispatch/forms.py``)."""
 
     def __str__(self) -> str:
         return f"{self.peer_host}:{self.peer_port} on {self.listener}"

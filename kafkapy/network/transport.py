@@ -22,7 +22,7 @@ from typing import Any, Final, Protocol
 
 from kafkapy.network import sender
 from kafkapy.network.sender import BodySender, SendfileSender
-from kafkapy.storage.io import portable
+from kafkapy.platform import portable
 
 _END: Final = getattr(select, "POLLRDHUP", 0)
 """The event with which Linux reports that the end of the stream has arrived; 0 on other systems."""
@@ -113,8 +113,8 @@ def unread_before_end(descriptor: int) -> int | None:
 def break_cycles(transport: asyncio.Transport) -> None:
     """Drop the bound methods that a closed transport of asyncio has as its own attributes.
 
-    They refer to the transport, and only a full garbage collection, which comes seldom (``server/interpreter.py``),
-    would find that: a thousand closed connections take 2 MB.
+    They refer to the transport, and only a full garbage collection would find that, which comes seldom
+    (``server/lifecycle/interpreter.py``): a thousand closed connections take 2 MB.
     """
     for name, value in tuple(vars(transport).items()):
         if getattr(value, "__self__", None) is transport:

@@ -18,11 +18,11 @@ from kafkapy.observe.trace_summary import summary
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.message import Message, ProtocolError
 from kafkapy.protocol.writer import Part
-from kafkapy.server.context import RequestContext, Services
-from kafkapy.server.dispatch import Dispatcher, Route
-from kafkapy.server.encoded import decoded_handler
+from kafkapy.server.dispatch.context import RequestContext, Services
+from kafkapy.server.dispatch.dispatcher import Dispatcher, Route
+from kafkapy.server.dispatch.encoded import decoded_handler
+from kafkapy.server.dispatch.interception import Interceptor, Result
 from kafkapy.server.handlers import ApiTable
-from kafkapy.server.interception import Interceptor, Result
 
 CLIENT_GONE: Final = "the client has gone"
 SIZE_PREFIX: Final = 4

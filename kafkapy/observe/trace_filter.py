@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kafkapy.server.dispatch.message_places import names_in, names_topics
 from kafkapy.server.handlers import served_api, served_apis
-from kafkapy.server.message_places import names_in, names_topics
 from kafkapy.text import nearest
 
 if TYPE_CHECKING:
-    from kafkapy.server.context import RequestContext
+    from kafkapy.server.dispatch.context import RequestContext
 
 TERMS: Final = ("api", "client", "topic")
 

@@ -11,12 +11,12 @@ from uuid import UUID
 
 from kafkapy.config.broker_keys import broker_key
 from kafkapy.config.topic_keys import topic_key
+from kafkapy.platform.files import FileSlice
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.message import Message
 from kafkapy.records.batch import iterate_headers
 from kafkapy.records.compression import CODEC_NAMES
 from kafkapy.records.errors import RecordsError
-from kafkapy.storage.io.files import FileSlice
 
 MOST_VALUES: Final = 200
 """Values that one message may show."""

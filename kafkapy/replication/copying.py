@@ -7,9 +7,9 @@ import logging
 from collections.abc import Iterator
 from typing import Final
 
+from kafkapy.platform.disk_errors import as_storage_error
 from kafkapy.records.batch import iterate_headers, read_header
 from kafkapy.records.record import Record, encode_batch, encode_empty_batch
-from kafkapy.storage.io.disk_errors import as_storage_error
 from kafkapy.storage.log.log import Log
 
 logger = logging.getLogger(__name__)

@@ -79,8 +79,8 @@ from kafkapy.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from kafkapy.replication.copying import steps_of
-from kafkapy.replication.fetch_session import FollowerSession
 from kafkapy.replication.fetching import FetchLimits, FetchWish
+from kafkapy.replication.follower_session import FollowerSession
 from kafkapy.replication.partition import Partition
 from kafkapy.replication.quiet import LOOKED_AT_IN_TURN, TURN_MS
 from kafkapy.replication.throttle import ReplicationThrottle

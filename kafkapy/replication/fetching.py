@@ -17,10 +17,10 @@ from kafkapy.delayed import Delayed
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import UnknownTopicOrPartitionError
 from kafkapy.network.loop import late_replies
+from kafkapy.platform.files import FileSlice
 from kafkapy.replication.partition import Partition
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.storage.errors import OffsetOutOfRangeError
-from kafkapy.storage.io.files import FileSlice
 from kafkapy.storage.log.converted import ConvertedSlice
 from kafkapy.storage.log.log import LogPosition
 from kafkapy.turns import Steps, in_turns, pause

@@ -40,11 +40,11 @@ from zlib import crc32
 
 from kafkapy.clock import Clock
 from kafkapy.errors import BrokerError
+from kafkapy.platform.disk_errors import as_storage_error
 from kafkapy.replication.copying import append_copied, fill_gap, restart_log, steps_of, take_offsets
 from kafkapy.replication.partition import Partition
 from kafkapy.replication.quota import ReplicationQuota
 from kafkapy.replication.truncation import truncation_of
-from kafkapy.storage.io.disk_errors import as_storage_error
 from kafkapy.storage.log.log import Log
 from kafkapy.turns import turns
 from kafkapy.types import NO_EPOCH, TopicPartition
@@ -56,7 +56,7 @@ COPIED_BYTES: Final = 262_144
 
 
 class FutureReplicas(Protocol):
-    """The part of ``storage.log_directory.LogManager`` that is used here."""
+    """The part of ``storage.log_manager.LogManager`` that is used here."""
 
     def future(self, partition: TopicPartition, /) -> Log | None:
         """Return the future replica of a partition, if there is one."""

@@ -17,9 +17,9 @@ from kafkapy.metadata.errors import (
     UnknownLeaderEpochError,
 )
 from kafkapy.metadata.znodes import LeaderIsr
+from kafkapy.platform.disk_errors import as_storage_error, is_passing, storage_error
 from kafkapy.records.validate import CheckedBatch, ValidatedBatch
 from kafkapy.replication.copying import append_copied, fill_gap, restart_log, take_offsets
-from kafkapy.storage.io.disk_errors import as_storage_error, is_passing, storage_error
 from kafkapy.storage.log.log import AppendResult, Log
 from kafkapy.types import NO_BROKER_ID, NO_EPOCH, NO_OFFSET, TopicPartition
 

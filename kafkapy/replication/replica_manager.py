@@ -27,12 +27,12 @@ from kafkapy.metadata.errors import (
 )
 from kafkapy.metadata.topic_rules import check_partition
 from kafkapy.metadata.znodes import LeaderIsr
+from kafkapy.platform.disk_errors import is_passing
+from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.records.validate import CheckedBatch, ValidatedBatch
 from kafkapy.replication.partition import ALL_IN_SYNC, LeaderAndIsrPartition, Partition
 from kafkapy.replication.throttle import ReplicationThrottle
 from kafkapy.storage.data_directory import fits_future_name
-from kafkapy.storage.errors import KafkaStorageError
-from kafkapy.storage.io.disk_errors import is_passing
 from kafkapy.storage.log.log import AppendResult, Log
 from kafkapy.turns import Steps, pieces
 from kafkapy.types import EPOCH_DURING_DELETE, NO_BROKER_ID, NO_EPOCH, NO_LEADER, TopicPartition
@@ -52,7 +52,7 @@ RacksOf = Callable[[TopicPartition, str], Mapping[int, str | None]]
 
 
 class LogStore(Protocol):
-    """The part of ``storage.log_directory.LogManager`` that the replica manager uses."""
+    """The part of ``storage.log_manager.LogManager`` that the replica manager uses."""
 
     def get_or_create(
         self, partition: TopicPartition, config: LogConfig | None = None, /, *, is_new: bool = True

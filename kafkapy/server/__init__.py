@@ -1,1 +1,1 @@
-"""The asyncio shell around the core."""
+"""The broker: how a request is served, a handler for each API, and the life of the process."""

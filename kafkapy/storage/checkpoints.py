@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
 from typing import Final
 
+from kafkapy.platform.files import Files
 from kafkapy.storage.errors import MalformedCheckpointError
-from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.flusher import Flusher
 from kafkapy.types import TopicPartition
 

@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from kafkapy.platform.disk_errors import is_full
+from kafkapy.platform.errors import KafkaStorageError, LogDirectoryError
+from kafkapy.platform.files import Files
 from kafkapy.storage.data_directory import DataDirectory, MetaProperties
-from kafkapy.storage.errors import KafkaStorageError, LogDirectoryError, LogDirNotFoundError
-from kafkapy.storage.io.disk_errors import is_full
-from kafkapy.storage.io.files import Files
+from kafkapy.storage.errors import LogDirNotFoundError
 
 logger: Final = logging.getLogger(__name__)
 

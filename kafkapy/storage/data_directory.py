@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 from uuid import uuid4
 
+from kafkapy.platform.file_lock import HeldLock
+from kafkapy.platform.files import TEMPORARY_SUFFIX, Files
 from kafkapy.storage.checkpoints import (
     CLEANER,
     HIGH_WATERMARK,
@@ -22,8 +24,6 @@ from kafkapy.storage.errors import (
     MalformedCheckpointError,
     UnknownIdentityVersionError,
 )
-from kafkapy.storage.io.file_lock import HeldLock
-from kafkapy.storage.io.files import TEMPORARY_SUFFIX, Files
 from kafkapy.storage.log.flusher import Flusher
 from kafkapy.storage.recovery.recovery import Checkpointed
 from kafkapy.types import TopicPartition

@@ -1,6 +1,7 @@
 """The errors of logs and data directories; those of requests have the error code that Apache Kafka 2.7 answers."""
 
 from kafkapy.errors import BrokerError
+from kafkapy.platform.errors import KafkaStorageError, LogDirectoryError
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.records.validate import CheckedBatch
 
@@ -35,12 +36,6 @@ class TransactionCoordinatorFencedError(BrokerError):
     error_code = ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
-class KafkaStorageError(BrokerError):
-    """The disk, or what is on it, is not usable."""
-
-    error_code = ErrorCode.KAFKA_STORAGE_ERROR
-
-
 class LogDirNotFoundError(BrokerError):
     """The path is none of the broker's data directories (KIP-113)."""
 
@@ -73,14 +68,6 @@ class CorruptSnapshotError(KafkaStorageError):
 
 class MalformedCheckpointError(KafkaStorageError):
     """A checkpoint file's text doesn't follow its format."""
-
-
-class LogDirectoryError(Exception):
-    """The broker can't start on this data directory; the message says what to do."""
-
-
-class LogDirectoryLockedError(LogDirectoryError):
-    """Another process, or another broker in this process, uses the data directory."""
 
 
 class UnknownIdentityVersionError(LogDirectoryError):

@@ -11,8 +11,8 @@ import os
 from typing import Final
 
 from kafkapy.metadata.embedded import FILE_NAME
+from kafkapy.platform.files import Files
 from kafkapy.storage.data_directory import META_PROPERTIES_NAME, DataDirectory
-from kafkapy.storage.io.files import Files
 from kafkapy.testing.errors import BrokerStartError
 
 FOLDER: Final = "broker"

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kafkapy.coordinator.group.coordinator import GroupCoordinator
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.places import WITH_MEMBER_ID
-from kafkapy.server.message_places import groups_in
+from kafkapy.server.dispatch.message_places import groups_in
 from kafkapy.turns import finish
 
 if TYPE_CHECKING:
-    from kafkapy.server.context import RequestContext
+    from kafkapy.server.dispatch.context import RequestContext
 
 ASKED_FOR_ITS_ID_FROM: Final = 4
 """From this version of JoinGroup on a join without an id is answered with one, and adds no member (KIP-394)."""

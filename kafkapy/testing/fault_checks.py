@@ -8,8 +8,8 @@ from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages import APIS
 from kafkapy.protocol.places import WITH_MEMBER_ID
+from kafkapy.server.dispatch.message_places import names_groups, names_partitions, names_topics
 from kafkapy.server.handlers import plain_name, served_api, served_apis
-from kafkapy.server.message_places import names_groups, names_partitions, names_topics
 from kafkapy.testing.expired_members import Target
 from kafkapy.testing.fault_rules import FaultAction, InvalidFaultError, Match, When
 from kafkapy.text import nearest

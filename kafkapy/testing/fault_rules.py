@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypedDict
 
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages import APIS
-from kafkapy.server.message_places import NamedResource, groups_in
+from kafkapy.server.dispatch.message_places import NamedResource, groups_in
 from kafkapy.testing.expired_members import Target
 from kafkapy.testing.gate import Waits
 
 if TYPE_CHECKING:
-    from kafkapy.server.context import RequestContext
+    from kafkapy.server.dispatch.context import RequestContext
 
 DEFAULT_SEED: Final = 0
 

@@ -7,7 +7,7 @@ from kafkapy.coordinator.group.calls import GroupDescription
 from kafkapy.coordinator.group.protocols import CONSUMER_PROTOCOL_TYPE, topics_of
 from kafkapy.coordinator.group.states import STABLE
 from kafkapy.protocol.primitives import ProtocolError
-from kafkapy.server.context import Services
+from kafkapy.server.dispatch.context import Services
 from kafkapy.testing.errors import unknown
 from kafkapy.testing.waiting import Deadline, until
 from kafkapy.turns import finish

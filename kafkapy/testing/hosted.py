@@ -12,11 +12,11 @@ from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.metadata.embedded import EmbeddedStore
 from kafkapy.metadata.store import MetadataStore
 from kafkapy.network.session import Session
-from kafkapy.server import ephemeral
-from kafkapy.server.broker import START_FAILURES, BrokerServer
-from kafkapy.server.context import Services
-from kafkapy.server.dispatch import LocalRequests
-from kafkapy.server.interception import Hooks
+from kafkapy.server.dispatch.context import Services
+from kafkapy.server.dispatch.dispatcher import LocalRequests
+from kafkapy.server.dispatch.interception import Hooks
+from kafkapy.server.lifecycle import ephemeral
+from kafkapy.server.lifecycle.broker import START_FAILURES, BrokerServer
 from kafkapy.testing.errors import BrokerNotRunningError, BrokerStartError, TestingError
 from kafkapy.testing.faults import Faults
 from kafkapy.testing.moving_clock import MovingClock

@@ -11,7 +11,7 @@ from kafkapy.clock import SystemClock
 from kafkapy.metadata.embedded import EmbeddedStore
 from kafkapy.metadata.image import MetadataImage, PartitionInfo
 from kafkapy.records.record import Record
-from kafkapy.server.broker import START_FAILURES
+from kafkapy.server.lifecycle.broker import START_FAILURES
 from kafkapy.testing import records
 from kafkapy.testing.cluster_directory import ClusterDirectory
 from kafkapy.testing.errors import BrokerNotRunningError, BrokerStartError, NotInTimeError, unknown

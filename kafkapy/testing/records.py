@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+from kafkapy.platform.files import FileSlice
 from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.records.batch import BatchHeader, iterate_headers
 from kafkapy.records.record import Headers, Record, encode_batch, read_records
-from kafkapy.server.context import Services
-from kafkapy.storage.io.files import FileSlice
+from kafkapy.server.dispatch.context import Services
 from kafkapy.storage.log.log import Log
 from kafkapy.testing.errors import unknown
 from kafkapy.testing.topics import TIMEOUT_MS, Requests, check

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from kafkapy.storage.io.files import Descriptor, Files
+from kafkapy.platform.files import Descriptor, Files
 from kafkapy.testing.moving_clock import MovingClock
 
 STAMPS_OPEN_FILES: Final = os.utime in os.supports_fd

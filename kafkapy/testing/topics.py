@@ -27,7 +27,7 @@ class TopicShape(NamedTuple):
 
 
 class Requests(Protocol):
-    """``server.dispatch.LocalRequests``: the broker's handlers without a socket."""
+    """``server.dispatch.local_requests.LocalRequests``: the broker's handlers without a socket."""
 
     def handle(self, request: Message, version: int, /) -> Any:
         """Answer ``request``, at once or as an awaitable."""

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from kafkapy.cli.log_decoders import decoder, plain
+from kafkapy.platform.files import Files
 from kafkapy.records.record import Record, read_records
 from kafkapy.storage.inspection.log_scan import LogScan
-from kafkapy.storage.io.files import Files
 from tests.storage.support import GOLDEN
 
 

@@ -10,7 +10,7 @@ from kafkapy.metadata.exchange.metadata_changes import NEW, NodeChange
 from kafkapy.metadata.exchange.metadata_file import metadata_path, write_file_tree
 from kafkapy.metadata.exchange.metadata_tree import MetadataTree
 from kafkapy.metadata.znodes import ConfigZNode
-from kafkapy.storage.io.files import Files
+from kafkapy.platform.files import Files
 from tests.cli.conftest import Run
 from tests.metadata.metadata_samples import NODES
 from tests.storage.support import GOLDEN

@@ -20,7 +20,7 @@ def test_version_loads_neither_the_broker_nor_the_commands() -> None:
     program = "import sys; from kafkapy.cli import main as cli; cli.main(['--version']); print(*sys.modules)"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
     modules = result.stdout.split()
-    assert {"typer", "rich", "asyncio", "kafkapy.server.broker"}.isdisjoint(modules)
+    assert {"typer", "rich", "asyncio", "kafkapy.server.lifecycle.broker"}.isdisjoint(modules)
 
 
 def test_start_gets_the_arguments_after_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from kafkapy.metadata.store import StoreFileError
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkapy.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from kafkapy.server.broker import BrokerServer
+from kafkapy.server.lifecycle.broker import BrokerServer
 from tests.cli.conftest import Run
 from tests.server.harness import Client, batch, running_broker
 

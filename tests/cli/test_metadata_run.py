@@ -15,12 +15,12 @@ from kafkapy.metadata.exchange import zookeeper_tree
 from kafkapy.metadata.exchange.metadata_changes import changes
 from kafkapy.metadata.exchange.metadata_json import encode_document
 from kafkapy.metadata.exchange.metadata_tree import MetadataTree
-from kafkapy.server.broker import BrokerServer
+from kafkapy.server.lifecycle.broker import BrokerServer
 from kafkapy.testing.clock import ManualClock
 from tests.cli.conftest import Run
 from tests.metadata.fake_zookeeper import SERVERS, FakeZooKeeper
 from tests.metadata.metadata_samples import CLUSTER_ID, NODES, tree
-from tests.storage.lock_holder import held_by_another
+from tests.platform.lock_holder import held_by_another
 
 CHROOT = f"{SERVERS}/kafka"
 

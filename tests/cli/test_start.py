@@ -18,7 +18,12 @@ from kafkapy.cli import start
 from kafkapy.cli.start_options import parse
 
 START = [sys.executable, "-m", "kafkapy", "start"]
-NOT_ASKED_FOR = ("kafkapy.testing", "kafkapy.observe.trace", "kafkapy.server.message_places", "kafkapy.protocol.places")
+NOT_ASKED_FOR = (
+    "kafkapy.testing",
+    "kafkapy.observe.trace",
+    "kafkapy.server.dispatch.message_places",
+    "kafkapy.protocol.places",
+)
 FORBIDDEN = ("typer", "click", "rich", "kazoo", "kafka", "prometheus_client")
 
 

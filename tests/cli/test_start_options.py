@@ -31,4 +31,4 @@ def test_help_and_invalid_arguments_do_not_import_the_broker(words: list[str]) -
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
     modules = set(result.stdout.split())
     assert "kafkapy.cli.start_options" in modules
-    assert {"asyncio", "typer", "kafkapy.server.broker", "kafkapy.config.broker_keys"}.isdisjoint(modules)
+    assert {"asyncio", "typer", "kafkapy.server.lifecycle.broker", "kafkapy.config.broker_keys"}.isdisjoint(modules)

@@ -19,7 +19,7 @@ from kafkapy.protocol.messages.leader_and_isr import (
 )
 from kafkapy.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkapy.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
-from kafkapy.server.node import MetadataNode
+from kafkapy.server.lifecycle.node import MetadataNode
 from kafkapy.turns import finish
 
 

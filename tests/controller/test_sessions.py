@@ -12,8 +12,8 @@ from kafkapy.metadata.embedded import EmbeddedStore
 from kafkapy.metadata.errors import NotControllerError
 from kafkapy.metadata.registration import BrokerIdTakenError
 from kafkapy.metadata.store import BadVersionError, Create, StoreClosedError, ensure_path
-from kafkapy.server import node
-from kafkapy.server.node import REGISTRATION_RETRY_MS, STORE_PATIENCE_MS
+from kafkapy.server.lifecycle import node
+from kafkapy.server.lifecycle.node import REGISTRATION_RETRY_MS, STORE_PATIENCE_MS
 from kafkapy.testing.clock import ManualClock
 from tests.controller.harness import Cluster, FakeBroker, cluster
 from tests.server.harness import until

@@ -23,9 +23,9 @@ from kafkapy.coordinator.transaction.transaction import TransactionData
 from kafkapy.metadata.image import MetadataCache
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.metrics import Counters
+from kafkapy.platform.descriptors import FileSlice
 from kafkapy.records.batch import iterate_headers, read_header, write_batch
 from kafkapy.records.record import Record, encode_batch
-from kafkapy.storage.io.descriptors import FileSlice
 from kafkapy.storage.log.log import Log
 from kafkapy.turns import Steps, finish
 from kafkapy.types import TopicPartition

@@ -11,9 +11,9 @@ from kafkapy.coordinator.loading import LARGEST_STEP
 from kafkapy.coordinator.runtime import append_safely
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
+from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.records.batch import read_header
 from kafkapy.records.record import Record, encode_batch
-from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.turns import Steps, finish
 from kafkapy.types import TopicPartition
 from tests.coordinator.world import TP, Broker, Later, World, append_result

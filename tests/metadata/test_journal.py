@@ -6,8 +6,8 @@ import pytest
 
 from kafkapy.metadata.journal import HEADER, SPARE_BYTES, MetadataJournal, Row, node_of, row_of
 from kafkapy.metadata.store import StoreDamagedError
-from kafkapy.storage.io.descriptors import Descriptor
-from kafkapy.storage.io.files import Files
+from kafkapy.platform.descriptors import Descriptor
+from kafkapy.platform.files import Files
 
 NULL: Row = ("/null", None, 1, 1, 0, 10, 4)
 TEXT: Row = ("/täxt", b"{}", 2, 9, 3, 11, 0)

@@ -11,8 +11,8 @@ from kafkapy.metadata.exchange.metadata_checks import (
     warnings,
 )
 from kafkapy.metadata.exchange.metadata_tree import MetadataError, MetadataTree
+from kafkapy.platform.files import Files
 from kafkapy.storage.data_directory import DataDirectory, MetaProperties
-from kafkapy.storage.io.files import Files
 from kafkapy.types import TopicPartition
 from tests.metadata.metadata_samples import CLUSTER_ID, NODES, tree
 

@@ -6,8 +6,8 @@ from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.metadata.exchange.metadata_rebuild import KEEP_ALL, UNSEEN_PRODUCER_IDS, rebuilt
 from kafkapy.metadata.exchange.metadata_tree import MetadataError, MetadataTree
 from kafkapy.metadata.znodes import LeaderIsr
+from kafkapy.platform.files import Files
 from kafkapy.storage.data_directory import DataDirectory, MetaProperties
-from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.producer_state import ProducerEntry, encode_snapshot
 from kafkapy.types import TopicPartition
 from tests.storage.support import batch

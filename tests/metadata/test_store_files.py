@@ -14,7 +14,7 @@ from kafkapy.metadata.journal import SPARE_BYTES, Content, MetadataJournal, Row
 from kafkapy.metadata.sqlite_file import SqliteFile
 from kafkapy.metadata.store import StoreFileError
 from kafkapy.metadata.store_files import RESERVE_SIZE, RESERVE_SLICE, StoreFiles, is_stored, journal_path
-from kafkapy.storage.io.files import Files
+from kafkapy.platform.files import Files
 from tests.metadata.test_sqlite_file import first_format
 
 NAME = "kafkapy-metadata.sqlite"
@@ -277,7 +277,7 @@ def test_a_large_journal_is_written_again_when_there_is_room(
         def no_room(*_: object) -> None:
             raise OSError(28, "No space left on device")
 
-        full.setattr("kafkapy.storage.io.files.Files.replace", no_room)
+        full.setattr("kafkapy.platform.files.Files.replace", no_room)
         while not caplog.records:
             files.write(13, [big], [])
         size = (stopped / JOURNAL).stat().st_size

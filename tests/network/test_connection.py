@@ -26,8 +26,8 @@ from kafkapy.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kafkapy.server.broker import BrokerServer
 from kafkapy.server.handlers import list_offsets
+from kafkapy.server.lifecycle.broker import BrokerServer
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
 from tests.server.harness import (

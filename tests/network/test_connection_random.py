@@ -29,7 +29,7 @@ from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceReque
 from kafkapy.protocol.primitives import Reader
 from kafkapy.records.batch import measure
 from kafkapy.records.convert import convert
-from kafkapy.server.broker import BrokerServer
+from kafkapy.server.lifecycle.broker import BrokerServer
 from kafkapy.types import TopicPartition
 from tests.server.harness import Client, batch, frame, running_broker, until
 

@@ -17,7 +17,7 @@ from kafkapy.network.limits import Limits, ListenerResources
 from kafkapy.network.listener import OWN_ADDRESS, Listener, ListenError, bind
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest
-from kafkapy.server.dispatch import Dispatcher
+from kafkapy.server.dispatch.dispatcher import Dispatcher
 from kafkapy.testing.clock import ManualClock
 from tests.server.harness import Client, frame, run, running_broker, until
 

@@ -13,8 +13,8 @@ from kafkapy.network.connection import Connection
 from kafkapy.network.loop import POLL_S, QUICK_WAITS, BrokerLoop, PollingSelector, late_replies
 from kafkapy.network.pacing import FEW, LATE_SIZE, MOST, LateReplies
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
-from kafkapy.server.broker import BrokerServer
-from kafkapy.server.dispatch import Dispatcher
+from kafkapy.server.dispatch.dispatcher import Dispatcher
+from kafkapy.server.lifecycle.broker import BrokerServer
 from kafkapy.testing.clock import ManualClock
 from tests.server.harness import Client, batch, frame, produce_request, run, running_broker, until
 

@@ -18,7 +18,7 @@ from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceReque
 from kafkapy.protocol.writer import Part
 from kafkapy.records.compression import GZIP
 from kafkapy.replication.partition import Partition, RemoteReplica
-from kafkapy.server.broker import BrokerServer
+from kafkapy.server.lifecycle.broker import BrokerServer
 from kafkapy.types import TopicPartition
 from tests.server.harness import Client, batch, frame, produce_request, run, running_broker, until
 

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from kafkapy.network import sender as sender_module
 from kafkapy.network.sender import SENDFILE_ALONE_FROM_SIZE, SENDFILE_FROM_SIZE, BodySender, FileCutError
 from kafkapy.network.transport import PlaintextTransport
+from kafkapy.platform.files import Files, FileSlice
 from kafkapy.records.convert import convert
-from kafkapy.storage.io.files import Files, FileSlice
 from kafkapy.storage.log.converted import PIECE_SIZE, ConvertedSlice
 from tests.server.harness import batch, until
 

@@ -23,7 +23,7 @@ from kafkapy.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from kafkapy.replication.partition import RemoteReplica
-from kafkapy.server.interception import Hooks
+from kafkapy.server.dispatch.interception import Hooks
 from kafkapy.testing.faults import Faults
 from kafkapy.types import TopicPartition
 from tests.server.harness import Client, batch, fetch_request, frame, produce_request, run, running_broker, until

@@ -6,7 +6,7 @@ from kafkapy.network.session import Session
 from kafkapy.observe.trace_filter import TraceFilter, TraceFilterError, parse_filter
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.headers import RequestHeader
-from kafkapy.server.context import RequestContext
+from kafkapy.server.dispatch.context import RequestContext
 from tests.testing.requests import request_of
 
 

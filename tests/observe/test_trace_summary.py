@@ -2,13 +2,13 @@ from pathlib import Path
 from uuid import UUID
 
 from kafkapy.observe.trace_summary import HIDDEN, LOOKED_THROUGH, MOST_VALUES, has_error, of_records, summary
+from kafkapy.platform.files import Files, FileSlice
 from kafkapy.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from kafkapy.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkapy.protocol.messages.fetch import FetchRequest, FetchTopic
 from kafkapy.protocol.messages.heartbeat import HeartbeatResponse
 from kafkapy.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkapy.protocol.messages.list_groups import ListGroupsRequest
-from kafkapy.storage.io.files import Files, FileSlice
 from tests.server.harness import batch, produce_request
 
 

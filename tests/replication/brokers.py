@@ -16,8 +16,8 @@ from kafkapy.protocol.messages.create_topics import (
     CreateTopicsRequest,
 )
 from kafkapy.replication.partition import Partition
-from kafkapy.server.broker import NO_HOOKS, BrokerServer
-from kafkapy.server.interception import Hooks
+from kafkapy.server.dispatch.interception import Hooks
+from kafkapy.server.lifecycle.broker import NO_HOOKS, BrokerServer
 from kafkapy.storage.log.log import Log
 from kafkapy.types import TopicPartition
 from tests.server.harness import Client, until

@@ -8,6 +8,7 @@ from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.log_config import LogConfig
 from kafkapy.errors import BrokerError
 from kafkapy.network.peer import PeerUnreachableError
+from kafkapy.platform.files import FileSlice
 from kafkapy.protocol.message import Message
 from kafkapy.protocol.messages.fetch import (
     EpochEndOffset as DivergingEpoch,
@@ -36,7 +37,6 @@ from kafkapy.replication.fetcher import FetcherContext, FetcherSettings
 from kafkapy.replication.fetchers import ReplicaFetchers
 from kafkapy.replication.fetching import FetchLimits, FetchWish, read_one
 from kafkapy.replication.throttle import ReplicationThrottles
-from kafkapy.storage.io.files import FileSlice
 from kafkapy.storage.log.log import Log
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition

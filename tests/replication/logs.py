@@ -7,7 +7,7 @@ from kafkapy.records.record import Record, encode_batch
 from kafkapy.replication.partition import LeaderAndIsrPartition, Partition
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.storage.log.log import Log
-from kafkapy.storage.log_directory import LogManager
+from kafkapy.storage.log_manager import LogManager
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
 

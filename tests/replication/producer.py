@@ -5,7 +5,7 @@ import asyncio
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.records.batch import iterate_headers
 from kafkapy.records.record import read_records
-from kafkapy.server.broker import BrokerServer
+from kafkapy.server.lifecycle.broker import BrokerServer
 from tests.replication.brokers import TP, Brokers
 from tests.server.harness import Client, batch, produce_request
 

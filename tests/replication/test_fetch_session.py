@@ -1,8 +1,8 @@
 """What the requests of a follower's fetch session name."""
 
 from kafkapy.protocol.messages.fetch import FetchRequest, FetchResponse
-from kafkapy.replication.fetch_session import FollowerSession, SessionRequest
 from kafkapy.replication.fetching import FetchLimits, FetchWish
+from kafkapy.replication.follower_session import FollowerSession, SessionRequest
 from kafkapy.types import TopicPartition
 
 LIMITS = FetchLimits(500, 1, 1000, replica_id=1)

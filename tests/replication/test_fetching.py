@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.log_config import LogConfig
+from kafkapy.platform.errors import KafkaStorageError
+from kafkapy.replication.fetch_sessions import FetchSessionCache
 from kafkapy.replication.fetching import TELL_WITHIN_MS, FetchLimits, FetchWish, Reads, fetch, read_all, read_one
-from kafkapy.server.fetch_sessions import FetchSessionCache
-from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.storage.log.log import Log, LogPosition
 from kafkapy.types import TopicPartition
 from tests.replication.logs import ME, TP, Node, batch, state

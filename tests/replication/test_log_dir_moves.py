@@ -14,16 +14,17 @@ from kafkapy.metadata.errors import (
     ReplicaNotAvailableError,
     UnknownTopicOrPartitionError,
 )
+from kafkapy.platform.errors import KafkaStorageError
+from kafkapy.platform.files import FileSlice
 from kafkapy.records.batch import iterate_headers
 from kafkapy.replication.copying import BATCHES_IN_A_STEP
 from kafkapy.replication.log_dir_moves import COPIED_BYTES, LogDirMoves, MoveSettings
 from kafkapy.replication.partition import Partition
 from kafkapy.replication.quota import ReplicationQuota
 from kafkapy.replication.replica_manager import ReplicaManager
-from kafkapy.storage.errors import KafkaStorageError, LogDirNotFoundError
-from kafkapy.storage.io.files import FileSlice
+from kafkapy.storage.errors import LogDirNotFoundError
 from kafkapy.storage.log.log import Log, Storage
-from kafkapy.storage.log_directory import LogManager
+from kafkapy.storage.log_manager import LogManager
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
 from tests.replication.logs import ME, TP, batch, leave_gap, state

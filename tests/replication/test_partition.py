@@ -14,8 +14,8 @@ from kafkapy.metadata.errors import (
     UnknownLeaderEpochError,
 )
 from kafkapy.metadata.znodes import LeaderIsr
+from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.replication.partition import ALL_IN_SYNC, InSyncReplicas
-from kafkapy.storage.errors import KafkaStorageError
 from tests.replication.logs import ME, TP, Node, batch, state
 
 

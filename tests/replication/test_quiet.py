@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from kafkapy.replication.fetch_sessions import FetchSessionCache
 from kafkapy.replication.fetching import FetchWish
 from kafkapy.replication.partition import Partition
 from kafkapy.replication.quiet import LOOKED_AT_IN_TURN, TURN_MS, QuietPartitions
-from kafkapy.server.fetch_sessions import FetchSessionCache
 from kafkapy.types import TopicPartition
 from tests.replication.brokers import brokers
 from tests.replication.logs import ME, TP, Node, batch, state

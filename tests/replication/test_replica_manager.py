@@ -15,9 +15,9 @@ from kafkapy.metadata.errors import (
     StaleControllerEpochError,
     UnknownTopicOrPartitionError,
 )
+from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.replication.replica_manager import PendingAck
-from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.storage.log.log import AppendResult
 from kafkapy.types import TopicPartition
 from tests.replication.logs import ME, TP, Node, batch, state

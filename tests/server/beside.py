@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kafkapy.config.broker_config import BrokerConfig
-from kafkapy.server.broker import BrokerServer
+from kafkapy.server.lifecycle.broker import BrokerServer
 
 START_S = 20
 

@@ -25,10 +25,10 @@ from kafkapy.protocol.messages.produce import (
 from kafkapy.protocol.primitives import Reader, Writer
 from kafkapy.records.batch import iterate_headers
 from kafkapy.records.record import Record, encode_batch, read_records
-from kafkapy.server.broker import NO_HOOKS, BrokerServer
-from kafkapy.server.context import RequestContext
-from kafkapy.server.dispatch import route_of
-from kafkapy.server.interception import Hooks
+from kafkapy.server.dispatch.context import RequestContext
+from kafkapy.server.dispatch.dispatcher import route_of
+from kafkapy.server.dispatch.interception import Hooks
+from kafkapy.server.lifecycle.broker import NO_HOOKS, BrokerServer
 from kafkapy.turns import finish
 
 TIMEOUT_S = 20

@@ -134,7 +134,7 @@ def test_a_bad_batch_gets_its_error_code_and_a_log_line_and_is_not_appended(
     name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     records, code = BATCHES[name]
-    caplog.set_level(logging.INFO, "kafkapy.server.context")
+    caplog.set_level(logging.INFO, "kafkapy.server.dispatch.context")
 
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
@@ -142,7 +142,9 @@ def test_a_bad_batch_gets_its_error_code_and_a_log_line_and_is_not_appended(
             await client.create_topic("t")
             answer = await client.produce("t", records)
             assert (answer.error_code, answer.base_offset) == (code, -1)
-            said = [record.getMessage() for record in caplog.records if record.name == "kafkapy.server.context"]
+            said = [
+                record.getMessage() for record in caplog.records if record.name == "kafkapy.server.dispatch.context"
+            ]
             assert len(said) == 1
             assert said[0].startswith("Refused records for t-0 of 127.0.0.1: ")
             assert said[0].endswith(f" (error {code})")
@@ -195,14 +197,16 @@ def test_invalid_topics_get_their_error_code_and_a_log_line(
     name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic, code = TOPICS[name]
-    caplog.set_level(logging.INFO, "kafkapy.server.context")
+    caplog.set_level(logging.INFO, "kafkapy.server.dispatch.context")
 
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)
             answer = await client.ask(CreateTopicsRequest([topic], 1000), 5)
             assert answer.topics[0].error_code == code
-            (said,) = [record.getMessage() for record in caplog.records if record.name == "kafkapy.server.context"]
+            (said,) = [
+                record.getMessage() for record in caplog.records if record.name == "kafkapy.server.dispatch.context"
+            ]
             assert said.startswith(f"Refused the creation of topic {topic.name!r} of 127.0.0.1: ")
             assert topic.name not in broker.services.metadata.image.topics
 

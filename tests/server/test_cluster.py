@@ -13,8 +13,8 @@ from kafkapy.metadata.exchange.metadata_file import metadata_path, read_file_tre
 from kafkapy.metadata.exchange.metadata_tree import MetadataTree
 from kafkapy.metadata.store import Create, StoreFileError, StoreUnreachableError
 from kafkapy.metadata.znodes import ForeignDataError
-from kafkapy.server.broker import BrokerServer
 from kafkapy.server.handlers import ALL_APIS
+from kafkapy.server.lifecycle.broker import BrokerServer
 from kafkapy.storage.errors import ClusterIdMismatchError
 from tests.metadata.zookeeper_server import ZooKeeperServer
 from tests.server.harness import Client, batch, run, until

@@ -24,11 +24,11 @@ from kafkapy.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kafkapy.server import dispatch as dispatch_module
-from kafkapy.server.broker import BrokerServer
-from kafkapy.server.context import RequestContext, Services
+from kafkapy.server.dispatch import dispatcher as dispatch_module
+from kafkapy.server.dispatch.context import RequestContext, Services
+from kafkapy.server.dispatch.interception import Handle, Hooks, Result
 from kafkapy.server.handlers import CLIENT_APIS
-from kafkapy.server.interception import Handle, Hooks, Result
+from kafkapy.server.lifecycle.broker import BrokerServer
 from kafkapy.types import TopicPartition
 from tests.server.harness import Client, batch, frame, run, running_broker, values_of
 

@@ -25,8 +25,8 @@ from kafkapy.protocol.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 from kafkapy.records.record import Record, encode_batch
-from kafkapy.server.broker import BrokerServer
-from kafkapy.server.dispatch import LONGEST_HOLD_MS
+from kafkapy.server.dispatch.dispatcher import LONGEST_HOLD_MS
+from kafkapy.server.lifecycle.broker import BrokerServer
 from kafkapy.testing.clock import ManualClock
 from kafkapy.turns import finish
 from kafkapy.types import TopicPartition

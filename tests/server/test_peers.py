@@ -8,7 +8,7 @@ import pytest
 from kafkapy.clock import SystemClock
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.metadata.embedded import EmbeddedStore
-from kafkapy.server.broker import BrokerServer
+from kafkapy.server.lifecycle.broker import BrokerServer
 from tests.controller.harness import cluster
 from tests.server.harness import Client, batch, run, until
 

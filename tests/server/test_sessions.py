@@ -11,7 +11,7 @@ from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from kafkapy.server.broker import BrokerServer
+from kafkapy.server.lifecycle.broker import BrokerServer
 from tests.server.harness import Client, batch, frame, run, running_broker, until, values_of
 
 

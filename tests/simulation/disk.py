@@ -1,4 +1,4 @@
-"""A simulated disk: a ``storage.io.files.Files`` that fails, crashes and loses power when a test requests it.
+"""A simulated disk: a ``platform.files.Files`` that fails, crashes and loses power when a test requests it.
 
 It works on a real folder, so that all calls with a descriptor (``sendfile`` too) work on it. Every operation that
 changes the disk is counted; a ``Fault`` makes some of them fail, and ``crash_after`` ends the process before, within or
@@ -17,9 +17,9 @@ from threading import RLock
 from typing import ClassVar, Final
 from weakref import WeakKeyDictionary
 
-from kafkapy.storage.io.descriptors import DEFAULT_MAX_OPEN_FILES, Descriptor
-from kafkapy.storage.io.file_lock import HeldLock
-from kafkapy.storage.io.files import Files
+from kafkapy.platform.descriptors import DEFAULT_MAX_OPEN_FILES, Descriptor
+from kafkapy.platform.file_lock import HeldLock
+from kafkapy.platform.files import Files
 from tests.simulation.durable import DurableTree, FileNode, FolderNode, Node, Survival
 
 READS: Final = frozenset({"read", "open"})

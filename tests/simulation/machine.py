@@ -10,16 +10,16 @@ from typing import TypeVar
 
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.log_config import LogConfig
+from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.records.batch import MAGIC, assign
 from kafkapy.records.errors import CorruptRecordError, RecordBatchTooLargeError
 from kafkapy.records.validate import validate_produced
 from kafkapy.storage.compaction.cleaner import LogCleaner
 from kafkapy.storage.compaction.compaction import batches_in
 from kafkapy.storage.data_directory import CLEAN_SHUTDOWN_NAME
-from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.storage.log.log import Log, Storage
 from kafkapy.storage.log.producer_state import encode_snapshot
-from kafkapy.storage.log_directory import LogManager
+from kafkapy.storage.log_manager import LogManager
 from kafkapy.testing.clock import ManualClock
 from kafkapy.turns import finish
 from tests.simulation.checks import check_against_rebuild, check_indexes, check_memory, check_resent

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.storage.errors import LogDirectoryLockedError
+from kafkapy.platform.errors import LogDirectoryLockedError
 from tests.simulation.disk import READS, SPACE_TAKING, Crashed, Fault, SimulatedDisk
 from tests.simulation.durable import Survival
 

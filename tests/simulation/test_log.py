@@ -25,11 +25,11 @@ from hypothesis.stateful import (
 
 from kafkapy.config.log_config import LogConfig
 from kafkapy.config.own_keys import FLUSH_AS_KAFKA, FLUSH_BEFORE_ACK
+from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.records.batch import MAGIC
 from kafkapy.records.compression import ZSTD
 from kafkapy.records.errors import UnsupportedForMessageFormatError
 from kafkapy.records.record import Record, encode_batch, encode_legacy
-from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.turns import finish
 from kafkapy.types import NO_OFFSET
 from tests.simulation.disk import CHANGES, Fault

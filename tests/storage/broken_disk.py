@@ -3,9 +3,9 @@
 import errno
 import os
 
-from kafkapy.storage.io.descriptors import Descriptor
-from kafkapy.storage.io.file_lock import HeldLock
-from kafkapy.storage.io.files import Files
+from kafkapy.platform.descriptors import Descriptor
+from kafkapy.platform.file_lock import HeldLock
+from kafkapy.platform.files import Files
 
 
 class BrokenDisk(Files):

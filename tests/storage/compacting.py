@@ -11,15 +11,15 @@ from typing import Any
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.log_config import LogConfig
 from kafkapy.errors import BrokerError
+from kafkapy.platform.files import Files
+from kafkapy.platform.patience import Steps
+from kafkapy.platform.worker import JobCancelledError, JobContext, Output
+from kafkapy.platform.worker_pool import Facts, JobFailedError
 from kafkapy.records.record import Record, encode_batch, read_records
 from kafkapy.storage.compaction.cleaner import LogCleaner
 from kafkapy.storage.compaction.compaction import Compaction, CompactionRequest, batches_in
-from kafkapy.storage.io.files import Files
-from kafkapy.storage.io.patience import Steps
-from kafkapy.storage.io.worker import JobCancelledError, JobContext, Output
-from kafkapy.storage.io.worker_pool import Facts, JobFailedError
 from kafkapy.storage.log.log import Log, Storage
-from kafkapy.storage.log_directory import LogManager
+from kafkapy.storage.log_manager import LogManager
 from kafkapy.testing.clock import ManualClock
 from tests.storage.support import PARTITION, START_MS
 

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 from kafkapy.config.log_config import LogConfig
+from kafkapy.platform.files import FileSlice
 from kafkapy.records.batch import iterate_headers
 from kafkapy.records.control import ControlType, Marker, encode_marker
 from kafkapy.records.record import Record, encode_batch
 from kafkapy.storage.errors import UnrecalledBatchError
-from kafkapy.storage.io.files import FileSlice
 from kafkapy.storage.log.log import AppendResult, Log, Storage
-from kafkapy.storage.log_directory import LogManager
+from kafkapy.storage.log_manager import LogManager
 from kafkapy.storage.recovery.recovery import Checkpointed, load
 from kafkapy.testing.clock import ManualClock
 from kafkapy.turns import finish

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from kafkapy.platform.files import Files
 from kafkapy.storage.checkpoints import OffsetCheckpoint, decode
 from kafkapy.storage.errors import MalformedCheckpointError
-from kafkapy.storage.io.files import Files
 from kafkapy.types import TopicPartition
 from tests.storage.support import GOLDEN
 

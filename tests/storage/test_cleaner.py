@@ -10,11 +10,11 @@ from queue import SimpleQueue
 import pytest
 
 from kafkapy.config.log_config import LogConfig
+from kafkapy.platform.files import FileSlice
+from kafkapy.platform.worker_pool import WorkerDiedError, WorkerStartError
 from kafkapy.storage.compaction import cleaner
 from kafkapy.storage.compaction.cleanable import Cleanable, examine
 from kafkapy.storage.compaction.cleaner import CleanerSettings, LogCleaner
-from kafkapy.storage.io.files import FileSlice
-from kafkapy.storage.io.worker_pool import WorkerDiedError, WorkerStartError
 from kafkapy.storage.log.log import SEGMENTS_IN_A_STEP, Log
 from kafkapy.turns import finish
 from kafkapy.types import TopicPartition

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from kafkapy.platform import worker_pool
 from kafkapy.storage.compaction.cleaner import LogCleaner
-from kafkapy.storage.io import worker_pool
 from kafkapy.storage.log.log import Log
-from kafkapy.storage.log_directory import LogManager
+from kafkapy.storage.log_manager import LogManager
 from tests.storage.compacting import COMPACT, World, append, names_of, values_in
 from tests.storage.support import PARTITION
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafkapy.platform.files import Descriptor, Files
 from kafkapy.records.batch import read_header
 from kafkapy.records.control import ControlType, Marker, encode_marker
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.records.record import Record, encode_legacy
 from kafkapy.storage.compaction.compaction import Compaction, CompactionRequest, grouped
-from kafkapy.storage.io.files import Descriptor, Files
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.segment import AppendedRange
 from tests.storage.compacting import (

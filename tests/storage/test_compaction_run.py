@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from kafkapy.platform.worker import JobCancelledError
+from kafkapy.platform.worker_pool import WorkerDiedError
 from kafkapy.storage.compaction.compaction_run import CompactionRun
-from kafkapy.storage.io.worker import JobCancelledError
-from kafkapy.storage.io.worker_pool import WorkerDiedError
 from kafkapy.storage.log.log import Log
 from tests.storage.compacting import World, append, names_of, values_in
 from tests.storage.support import PARTITION

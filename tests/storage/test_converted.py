@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from kafkapy.platform.files import Files, FileSlice
 from kafkapy.records.batch import HEADER_SIZE, iterate_headers
 from kafkapy.records.convert import convert
 from kafkapy.records.errors import CorruptRecordError, UnsupportedCompressionTypeError
 from kafkapy.records.record import STEP_RECORDS, STEP_SIZE, Record, encode_legacy, read_records
-from kafkapy.storage.io.files import Files, FileSlice
 from kafkapy.storage.log.converted import PIECE_SIZE, ConvertedSlice, holds_newer_format
 from kafkapy.turns import in_turns
 from tests.storage.support import START_MS, batch, marker

@@ -2,15 +2,11 @@ from pathlib import Path
 
 import pytest
 
+from kafkapy.platform.errors import LogDirectoryError, LogDirectoryLockedError
+from kafkapy.platform.files import Files
 from kafkapy.storage.data_directories import DataDirectories
 from kafkapy.storage.data_directory import DataDirectory
-from kafkapy.storage.errors import (
-    BrokerIdMismatchError,
-    ClusterIdMismatchError,
-    LogDirectoryError,
-    LogDirectoryLockedError,
-)
-from kafkapy.storage.io.files import Files
+from kafkapy.storage.errors import BrokerIdMismatchError, ClusterIdMismatchError
 from tests.storage.support import START_MS
 
 

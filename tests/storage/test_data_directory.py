@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkapy.platform.files import Files
 from kafkapy.storage.data_directory import DataDirectory, MetaProperties, parse_partition
 from kafkapy.storage.errors import (
     BrokerIdMismatchError,
@@ -9,7 +10,6 @@ from kafkapy.storage.errors import (
     ForeignDirectoryError,
     UnknownIdentityVersionError,
 )
-from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.flusher import InlineFlusher
 from kafkapy.storage.recovery.recovery import Checkpointed
 from kafkapy.types import TopicPartition

@@ -10,15 +10,15 @@ import pytest
 
 from kafkapy.config.log_config import LogConfig
 from kafkapy.config.own_keys import FLUSH_BEFORE_ACK
+from kafkapy.platform.descriptors import Descriptor
+from kafkapy.platform.errors import KafkaStorageError
+from kafkapy.platform.files import Files
 from kafkapy.records.batch import assign
 from kafkapy.records.record import Record, encode_batch, read_records
-from kafkapy.storage.errors import KafkaStorageError
-from kafkapy.storage.io.descriptors import Descriptor
-from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.log import Log, Storage
 from kafkapy.storage.log.producer_state import decode_snapshot
 from kafkapy.storage.log.retention import delete_old_segments
-from kafkapy.storage.log_directory import LogManager
+from kafkapy.storage.log_manager import LogManager
 from kafkapy.storage.recovery.recovery import Checkpointed, load
 from kafkapy.testing.clock import ManualClock
 from kafkapy.turns import finish

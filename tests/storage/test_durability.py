@@ -4,11 +4,11 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.log_config import LogConfig
-from kafkapy.storage.errors import KafkaStorageError
-from kafkapy.storage.io.files import Descriptor, Files
-from kafkapy.storage.io.portable import Buffer
+from kafkapy.platform.errors import KafkaStorageError
+from kafkapy.platform.files import Descriptor, Files
+from kafkapy.platform.portable import Buffer
 from kafkapy.storage.log.log import Log, Storage
-from kafkapy.storage.log_directory import LogManager
+from kafkapy.storage.log_manager import LogManager
 from kafkapy.testing.clock import ManualClock
 from tests.storage.slow_flusher import SlowFlusher
 from tests.storage.support import PARTITION, START_MS, batch, contents, fill, open_log, produced, reopen

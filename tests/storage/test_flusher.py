@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.storage.io.files import Files
+from kafkapy.platform.files import Files
 from kafkapy.storage.log.flusher import InlineFlusher, ThreadFlusher, pause, sync_all, sync_in_parallel
 
 

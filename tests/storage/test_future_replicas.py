@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.log_config import LogConfig
-from kafkapy.storage.errors import KafkaStorageError, LogDirNotFoundError
-from kafkapy.storage.io.files import Files, FileSlice
+from kafkapy.platform.errors import KafkaStorageError
+from kafkapy.platform.files import Files, FileSlice
+from kafkapy.storage.errors import LogDirNotFoundError
 from kafkapy.storage.log.log import Log, Storage
-from kafkapy.storage.log_directory import MAX_PREFERENCES, LogManager
+from kafkapy.storage.log_manager import MAX_PREFERENCES, LogManager
 from kafkapy.testing.clock import ManualClock
 from kafkapy.turns import finish
 from kafkapy.types import TopicPartition

@@ -3,8 +3,8 @@ from struct import Struct
 
 import pytest
 
+from kafkapy.platform.files import Files
 from kafkapy.storage.errors import CorruptIndexError
-from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.index import PAGE_BYTES, Index, IndexCache
 
 

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from kafkapy.platform.files import Files
 from kafkapy.storage.errors import MalformedCheckpointError
-from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.leader_epochs import EpochEntry, LeaderEpochs
 from tests.storage.broken_disk import BrokenDisk
 from tests.storage.support import GOLDEN

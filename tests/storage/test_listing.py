@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from kafkapy.storage.io.files import Files
+from kafkapy.platform.files import Files
 from kafkapy.storage.recovery.listing import Listing, list_partition
 
 

@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.log_config import LogConfig
-from kafkapy.storage.errors import KafkaStorageError, LogDirectoryError
+from kafkapy.platform.errors import KafkaStorageError, LogDirectoryError
 from kafkapy.storage.log.log import Storage
-from kafkapy.storage.log_directory import LogManager
+from kafkapy.storage.log_manager import LogManager
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
 from tests.storage.broken_disk import BrokenDisk
@@ -79,7 +79,7 @@ def test_an_error_that_is_not_the_disks_stops_the_start(tmp_path: Path, monkeypa
     def refuse(*_: object) -> None:
         raise KafkaStorageError("of another world")
 
-    monkeypatch.setattr("kafkapy.storage.log_directory.load_log", refuse)
+    monkeypatch.setattr("kafkapy.storage.log_manager.load_log", refuse)
     with pytest.raises(KafkaStorageError, match="of another world"):
         _manager(tmp_path).load()
 

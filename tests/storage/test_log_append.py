@@ -6,11 +6,12 @@ from types import FrameType
 import pytest
 
 from kafkapy.config.log_config import LogConfig
+from kafkapy.platform.errors import KafkaStorageError
+from kafkapy.platform.files import Descriptor, Files
 from kafkapy.records.batch import assign, iterate_headers, read_header
 from kafkapy.records.errors import CorruptRecordError, InvalidRecordError, RecordBatchTooLargeError
 from kafkapy.records.record import encode_batch
-from kafkapy.storage.errors import KafkaStorageError, OutOfOrderSequenceError, UnexpectedAppendOffsetError
-from kafkapy.storage.io.files import Descriptor, Files
+from kafkapy.storage.errors import OutOfOrderSequenceError, UnexpectedAppendOffsetError
 from kafkapy.storage.log.flusher import InlineFlusher
 from kafkapy.storage.log.log import TAIL_BATCHES, Log, Storage
 from kafkapy.testing.clock import ManualClock

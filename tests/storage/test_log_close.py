@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.log_config import LogConfig
-from kafkapy.storage.io.files import Files
-from kafkapy.storage.log_directory import LogManager
+from kafkapy.platform.files import Files
+from kafkapy.storage.log_manager import LogManager
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
 from tests.storage.support import START_MS, fill, open_log, reopen

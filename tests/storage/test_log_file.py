@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.storage.io.files import Files
+from kafkapy.platform.files import Files
 from kafkapy.storage.log.log_file import LogFile
 
 

@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.log_config import LogConfig
-from kafkapy.storage.errors import KafkaStorageError, OffsetOutOfRangeError
+from kafkapy.platform.errors import KafkaStorageError
+from kafkapy.storage.errors import OffsetOutOfRangeError
 from kafkapy.storage.log.index import OffsetIndex
 from kafkapy.storage.log.log import Log
 from tests.storage.support import START_MS, batch, fill, marker, offsets_of, open_log, produced, reopen

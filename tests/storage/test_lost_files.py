@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.log_config import LogConfig
+from kafkapy.platform.files import Files
 from kafkapy.storage.data_directory import DataDirectory
 from kafkapy.storage.errors import ForeignDirectoryError
-from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.flusher import InlineFlusher
 from kafkapy.storage.log.log import Log
-from kafkapy.storage.log_directory import LogManager
+from kafkapy.storage.log_manager import LogManager
 from kafkapy.storage.recovery.listing import list_partition
 from kafkapy.storage.recovery.recovery import Checkpointed
 from kafkapy.testing.clock import ManualClock

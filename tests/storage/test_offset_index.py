@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
+from kafkapy.platform.files import Files
 from kafkapy.storage.errors import CorruptIndexError
-from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.index import IndexCache, OffsetIndex
 from tests.storage.support import GOLDEN
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.log_config import LogConfig
+from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.records.errors import RecordBatchTooLargeError, UnsupportedForMessageFormatError
 from kafkapy.records.record import Record, encode_legacy
-from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.segment import TimestampOffset
 from tests.storage.support import START_MS, batch, open_log, reopen

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.log_config import LogConfig
-from kafkapy.storage.errors import LogDirectoryError
-from kafkapy.storage.io.worker import JobCancelledError
-from kafkapy.storage.io.worker_pool import Job, JobFailedError, WorkerDiedError, WorkerPool
+from kafkapy.platform.errors import LogDirectoryError
+from kafkapy.platform.worker import JobCancelledError
+from kafkapy.platform.worker_pool import Job, JobFailedError, WorkerDiedError, WorkerPool
 from kafkapy.storage.log.log import Storage
-from kafkapy.storage.log_directory import LogManager
+from kafkapy.storage.log_manager import LogManager
 from kafkapy.storage.recovery import parallel_recovery
 from kafkapy.storage.recovery.parallel_recovery import Progress, default_processes
 from kafkapy.testing.clock import ManualClock

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkapy.platform.files import Files
 from kafkapy.records.batch import BatchHeader, read_header
 from kafkapy.records.control import ControlRecord, read_control
 from kafkapy.records.record import encode_batch
 from kafkapy.storage.errors import InvalidProducerEpochError, OutOfOrderSequenceError, TransactionCoordinatorFencedError
-from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.producer_state import (
     PRODUCERS_IN_A_STEP,
     SNAPSHOTS_IN_A_STEP,

@@ -3,15 +3,15 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.log_config import LogConfig
+from kafkapy.platform.disk_errors import as_storage_error
+from kafkapy.platform.files import Files
 from kafkapy.records.batch import read_header
 from kafkapy.records.record import Record, encode_legacy
 from kafkapy.storage.errors import OutOfOrderSequenceError, UnrecalledBatchError
-from kafkapy.storage.io.disk_errors import as_storage_error
-from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.log import Log, Storage
 from kafkapy.storage.log.producer_state import PRODUCERS_IN_A_STEP
 from kafkapy.storage.log.recall import SIZES_IN_A_STEP
-from kafkapy.storage.log_directory import LogManager
+from kafkapy.storage.log_manager import LogManager
 from kafkapy.storage.recovery.recovery import Checkpointed
 from kafkapy.testing.clock import ManualClock
 from kafkapy.turns import Steps, finish

@@ -3,8 +3,8 @@ from typing import Final, NamedTuple
 
 import pytest
 
+from kafkapy.platform.files import Files
 from kafkapy.records.batch import read_header
-from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.leader_epochs import EpochEntry, LeaderEpochs
 from kafkapy.storage.recovery.recovery import Checkpointed, RecoveredEpochs
 from tests.storage.support import batch, open_log

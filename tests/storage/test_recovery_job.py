@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.log_config import LogConfig
-from kafkapy.storage.io.worker import JobCancelledError, JobContext, Output
+from kafkapy.platform.worker import JobCancelledError, JobContext, Output
 from kafkapy.storage.recovery.recovery_job import LoopLessClock, run
 from tests.storage.support import batch, fill, open_log
 

@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.log_config import LogConfig
+from kafkapy.platform import portable
+from kafkapy.platform.descriptors import FileSlice
+from kafkapy.platform.files import UNCACHED_SIZE, Files, files_removal, folder_removal
 from kafkapy.records.batch import read_header
-from kafkapy.storage.io import portable
-from kafkapy.storage.io.descriptors import FileSlice
-from kafkapy.storage.io.files import UNCACHED_SIZE, Files, files_removal, folder_removal
 from kafkapy.storage.log.flusher import InlineFlusher
 from kafkapy.storage.log.log import SEGMENTS_IN_A_STEP, Storage
 from kafkapy.testing.clock import ManualClock

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.log_config import LogConfig
+from kafkapy.platform.files import Files
 from kafkapy.records.batch import read_header
-from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.log import Log, Storage
 from kafkapy.storage.log.segment import AppendedRange, Segment
 from kafkapy.storage.recovery.recovery import Checkpointed, load

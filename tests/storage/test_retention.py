@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.log_config import LogConfig
-from kafkapy.storage.errors import KafkaStorageError, OffsetOutOfRangeError
-from kafkapy.storage.io.files import Files
+from kafkapy.platform.errors import KafkaStorageError
+from kafkapy.platform.files import Files
+from kafkapy.storage.errors import OffsetOutOfRangeError
 from kafkapy.storage.log.log import SEGMENTS_IN_A_STEP, Log, Storage
 from kafkapy.storage.log.retention import delete_old_segments
 from kafkapy.testing.clock import ManualClock

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.log_config import LogConfig
-from kafkapy.storage.io.descriptors import Descriptor
-from kafkapy.storage.io.files import Files
+from kafkapy.platform.descriptors import Descriptor
+from kafkapy.platform.files import Files
 from kafkapy.storage.log.durability import Rewriting
 from kafkapy.storage.log.log import Log, Storage
 from kafkapy.testing.clock import ManualClock

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.log_config import LogConfig
+from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.records.batch import iterate_headers
-from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.recovery import salvage
 from kafkapy.storage.recovery.salvage import Damage

@@ -2,12 +2,12 @@ from pathlib import Path
 
 import pytest
 
+from kafkapy.platform.descriptors import Descriptor
+from kafkapy.platform.errors import KafkaStorageError
+from kafkapy.platform.files import Files
 from kafkapy.records.batch import read_header
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.records.record import Record, encode_batch, encode_legacy
-from kafkapy.storage.errors import KafkaStorageError
-from kafkapy.storage.io.descriptors import Descriptor
-from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.batches import SMALLEST_BATCH
 from kafkapy.storage.log.index import IndexCache
 from kafkapy.storage.log.segment import AppendedRange, Segment

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.storage.io.files import Files
+from kafkapy.platform.files import Files
 from kafkapy.storage.log.index import IndexCache
 from kafkapy.storage.log.segment import Segment, Segments
 

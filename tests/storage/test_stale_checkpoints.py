@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.log_config import LogConfig
-from kafkapy.storage.errors import LogDirectoryError
-from kafkapy.storage.io.files import Files
+from kafkapy.platform.errors import LogDirectoryError
+from kafkapy.platform.files import Files
 from kafkapy.storage.log.log import Log, Storage
-from kafkapy.storage.log_directory import LogManager, lower_checkpoints
+from kafkapy.storage.log_manager import LogManager, lower_checkpoints
 from kafkapy.testing.clock import ManualClock
 from kafkapy.turns import finish
 from tests.simulation.disk import SimulatedDisk

@@ -9,12 +9,12 @@ import pytest
 
 from kafkapy.config.log_config import LogConfig
 from kafkapy.config.own_keys import FLUSH_BEFORE_ACK
+from kafkapy.platform.descriptors import Descriptor
+from kafkapy.platform.errors import KafkaStorageError, LogDirectoryError
+from kafkapy.platform.files import Files
 from kafkapy.records.record import read_records
-from kafkapy.storage.errors import KafkaStorageError, LogDirectoryError
-from kafkapy.storage.io.descriptors import Descriptor
-from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.log import Log, Storage
-from kafkapy.storage.log_directory import LogManager, lower_checkpoints
+from kafkapy.storage.log_manager import LogManager, lower_checkpoints
 from kafkapy.testing.clock import ManualClock
 from kafkapy.turns import finish
 from kafkapy.types import TopicPartition

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from kafkapy.platform.descriptors import Descriptor
+from kafkapy.platform.files import Files
 from kafkapy.storage.errors import CorruptIndexError
-from kafkapy.storage.io.descriptors import Descriptor
-from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.transaction_index import ENTRY, AbortedTransaction, TransactionIndex
 from tests.simulation.disk import Fault, SimulatedDisk
 from tests.storage.support import GOLDEN

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from kafkapy.server.broker import BrokerServer
-from kafkapy.server.interception import Hooks
+from kafkapy.server.dispatch.interception import Hooks
+from kafkapy.server.lifecycle.broker import BrokerServer
 from kafkapy.testing.faults import Faults
 from kafkapy.types import TopicPartition
 from tests.server.harness import Client, running_broker

@@ -13,7 +13,7 @@ from kafkapy.clients.errors import ClientError
 from kafkapy.network.listener import ListenError
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkapy.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from kafkapy.server.interception import Hooks
+from kafkapy.server.dispatch.interception import Hooks
 from kafkapy.testing import control
 from kafkapy.testing.control import ControlPort
 from kafkapy.testing.control_routes import Controlled

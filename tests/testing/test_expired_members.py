@@ -11,9 +11,9 @@ from kafkapy.protocol.messages.join_group import JoinGroupRequest, JoinGroupResp
 from kafkapy.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from kafkapy.protocol.messages.list_groups import ListGroupsRequest
 from kafkapy.protocol.places import WITH_MEMBER_ID
-from kafkapy.server.context import RequestContext
+from kafkapy.server.dispatch.context import RequestContext
+from kafkapy.server.dispatch.message_places import names_groups
 from kafkapy.server.handlers import REGISTRY
-from kafkapy.server.message_places import names_groups
 from kafkapy.testing.expired_members import (
     Target,
     UnknownMemberError,

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from kafkapy.protocol.errors import ErrorCode
-from kafkapy.server.message_places import NamedResource
+from kafkapy.server.dispatch.message_places import NamedResource
 from kafkapy.testing.expired_members import Target
 from kafkapy.testing.fault_rules import FaultAction, Match, Rule
 

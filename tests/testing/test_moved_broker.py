@@ -21,7 +21,7 @@ from kafkapy.protocol.messages.offset_commit import (
 from kafkapy.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from kafkapy.records.batch import iterate_headers
 from kafkapy.records.record import Record, encode_batch
-from kafkapy.server.interception import Hooks
+from kafkapy.server.dispatch.interception import Hooks
 from kafkapy.testing.moving_clock import MovingClock
 from kafkapy.testing.stamped_files import StampedFiles
 from kafkapy.turns import finish

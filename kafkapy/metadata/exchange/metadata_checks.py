@@ -8,8 +8,8 @@ from kafkapy.config.errors import InvalidConfigError
 from kafkapy.config.log_config import FIELD_OF, LogConfig
 from kafkapy.metadata.exchange.metadata_tree import MetadataError, MetadataTree
 from kafkapy.metadata.znodes import PartitionStateZNode, ReplicaAssignment, TopicZNode
+from kafkapy.platform.errors import LogDirectoryError
 from kafkapy.storage.data_directory import DataDirectory, MetaProperties
-from kafkapy.storage.errors import LogDirectoryError
 from kafkapy.types import TopicPartition
 
 _NAMED = 5

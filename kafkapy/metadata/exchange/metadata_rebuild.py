@@ -28,11 +28,11 @@ from kafkapy.metadata.znodes import (
     TopicsZNode,
     TopicZNode,
 )
+from kafkapy.platform.files import Files
 from kafkapy.storage.checkpoints import decode, number
 from kafkapy.storage.data_directory import DataDirectory, MetaProperties
 from kafkapy.storage.errors import CorruptSnapshotError, MalformedCheckpointError
 from kafkapy.storage.inspection.log_scan import LogScan
-from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.leader_epochs import LEADER_EPOCHS_NAME
 from kafkapy.storage.log.producer_state import SUFFIX as SNAPSHOT_SUFFIX
 from kafkapy.storage.log.producer_state import decode_snapshot

@@ -11,11 +11,11 @@ from kafkapy.coordinator.answer import respond
 from kafkapy.coordinator.transaction.transaction import AddCall, ProducerIdAndEpoch
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from kafkapy.server.older_versions import fencing_code
+from kafkapy.server.handlers.shared.older_versions import fencing_code
 from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kafkapy.server.context import RequestContext
+    from kafkapy.server.dispatch.context import RequestContext
 
 _FIRST_VERSION_OF_FENCED: Final = 2
 

@@ -19,13 +19,13 @@ from kafkapy.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
 )
-from kafkapy.server.older_versions import fencing_code
-from kafkapy.server.partition_rows import few_rows, rows_by_topic
+from kafkapy.server.handlers.shared.older_versions import fencing_code
+from kafkapy.server.handlers.shared.partition_rows import few_rows, rows_by_topic
 from kafkapy.turns import PIECE, Steps, pieces
 from kafkapy.types import TopicPartition, topic_partition_of
 
 if TYPE_CHECKING:
-    from kafkapy.server.context import RequestContext
+    from kafkapy.server.dispatch.context import RequestContext
 
 _FIRST_VERSION_OF_FENCED: Final = 2
 

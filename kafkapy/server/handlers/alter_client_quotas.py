@@ -19,7 +19,7 @@ from kafkapy.protocol.messages.alter_client_quotas import (
     RequestEntryData,
     ResponseEntryData,
 )
-from kafkapy.server.context import RequestContext
+from kafkapy.server.dispatch.context import RequestContext
 from kafkapy.text import shortened
 from kafkapy.turns import Steps
 

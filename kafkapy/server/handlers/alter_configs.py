@@ -20,7 +20,8 @@ from kafkapy.protocol.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-from kafkapy.server.config_resources import (
+from kafkapy.server.dispatch.context import RequestContext
+from kafkapy.server.handlers.shared.config_resources import (
     all_refused,
     alter,
     check_number_of_keys,
@@ -28,7 +29,6 @@ from kafkapy.server.config_resources import (
     error_text,
     last_of_each,
 )
-from kafkapy.server.context import RequestContext
 from kafkapy.turns import pause
 
 

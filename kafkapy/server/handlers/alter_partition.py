@@ -21,7 +21,7 @@ from kafkapy.turns import pause
 from kafkapy.types import NO_EPOCH, TopicPartition
 
 if TYPE_CHECKING:
-    from kafkapy.server.context import RequestContext
+    from kafkapy.server.dispatch.context import RequestContext
 
 
 async def handle(context: "RequestContext", request: AlterPartitionRequest) -> AlterPartitionResponse:

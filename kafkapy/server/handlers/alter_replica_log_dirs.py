@@ -19,8 +19,8 @@ from kafkapy.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
-from kafkapy.server.context import RequestContext
-from kafkapy.server.partition_rows import answered_by_topic
+from kafkapy.server.dispatch.context import RequestContext
+from kafkapy.server.handlers.shared.partition_rows import answered_by_topic
 from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 

@@ -17,7 +17,7 @@ from kafkapy.protocol.messages.alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from kafkapy.server.context import RequestContext
+from kafkapy.server.dispatch.context import RequestContext
 from kafkapy.turns import Steps
 
 _MECHANISMS: Final = (1, 2)

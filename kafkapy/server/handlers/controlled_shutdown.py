@@ -18,7 +18,7 @@ from kafkapy.protocol.messages.controlled_shutdown import (
 )
 
 if TYPE_CHECKING:
-    from kafkapy.server.context import RequestContext
+    from kafkapy.server.dispatch.context import RequestContext
 
 
 async def handle(context: "RequestContext", request: ControlledShutdownRequest) -> ControlledShutdownResponse:

@@ -10,7 +10,7 @@ from kafkapy import kafka_texts
 from kafkapy.network.errors import RefusedError
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
-from kafkapy.server.context import RequestContext
+from kafkapy.server.dispatch.context import RequestContext
 from kafkapy.turns import Steps
 
 _UNKNOWN: Final = 0

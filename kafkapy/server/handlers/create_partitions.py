@@ -19,7 +19,7 @@ from kafkapy.protocol.messages.create_partitions import (
 from kafkapy.turns import pause
 
 if TYPE_CHECKING:
-    from kafkapy.server.context import RequestContext
+    from kafkapy.server.dispatch.context import RequestContext
 
 
 async def handle(context: "RequestContext", request: CreatePartitionsRequest) -> CreatePartitionsResponse:

@@ -26,7 +26,7 @@ from kafkapy.turns import pause
 
 if TYPE_CHECKING:
     from kafkapy.config.broker_config import BrokerConfig
-    from kafkapy.server.context import RequestContext
+    from kafkapy.server.dispatch.context import RequestContext
 
 
 async def handle(context: "RequestContext", request: CreateTopicsRequest) -> CreateTopicsResponse:

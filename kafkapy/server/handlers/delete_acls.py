@@ -6,7 +6,7 @@ Errors, by filter: SECURITY_DISABLED 54.
 from kafkapy import kafka_texts
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
-from kafkapy.server.context import RequestContext
+from kafkapy.server.dispatch.context import RequestContext
 
 
 def handle(_context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:

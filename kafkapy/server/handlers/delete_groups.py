@@ -11,7 +11,7 @@ from kafkapy.protocol.messages.delete_groups import DeletableGroupResult, Delete
 from kafkapy.turns import Steps
 
 if TYPE_CHECKING:
-    from kafkapy.server.context import RequestContext
+    from kafkapy.server.dispatch.context import RequestContext
 
 
 def handle(context: "RequestContext", request: DeleteGroupsRequest) -> Steps[DeleteGroupsResponse]:

@@ -25,8 +25,8 @@ from kafkapy.protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from kafkapy.replication.replica_manager import ReplicaManager
-from kafkapy.server.context import RequestContext
-from kafkapy.server.partition_rows import answered_by_topic
+from kafkapy.server.dispatch.context import RequestContext
+from kafkapy.server.handlers.shared.partition_rows import answered_by_topic
 from kafkapy.storage.errors import OffsetOutOfRangeError
 from kafkapy.turns import Steps
 from kafkapy.types import NO_OFFSET, TopicPartition

@@ -13,7 +13,7 @@ from kafkapy.protocol.messages.delete_topics import DeletableTopicResult, Delete
 from kafkapy.turns import pause
 
 if TYPE_CHECKING:
-    from kafkapy.server.context import RequestContext
+    from kafkapy.server.dispatch.context import RequestContext
 
 
 async def handle(context: "RequestContext", request: DeleteTopicsRequest) -> DeleteTopicsResponse:

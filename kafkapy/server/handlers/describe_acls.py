@@ -6,7 +6,7 @@ Errors: SECURITY_DISABLED 54.
 from kafkapy import kafka_texts
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
-from kafkapy.server.context import RequestContext
+from kafkapy.server.dispatch.context import RequestContext
 
 
 def handle(_context: RequestContext, _request: DescribeAclsRequest) -> DescribeAclsResponse:

@@ -14,7 +14,7 @@ from kafkapy.protocol.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
-from kafkapy.server.context import RequestContext
+from kafkapy.server.dispatch.context import RequestContext
 from kafkapy.text import shortened
 from kafkapy.turns import Steps
 

@@ -29,10 +29,10 @@ from kafkapy.protocol.messages.describe_configs import (
 )
 from kafkapy.protocol.primitives import encode, write_message
 from kafkapy.protocol.writer import Part, Writer
-from kafkapy.server.broker_loggers import describe_loggers
-from kafkapy.server.config_resources import check_broker_name, check_types, error_text
-from kafkapy.server.context import RequestContext, Services
-from kafkapy.server.encoded import EncodedParts
+from kafkapy.server.dispatch.context import RequestContext, Services
+from kafkapy.server.dispatch.encoded import EncodedParts
+from kafkapy.server.handlers.shared.broker_loggers import describe_loggers
+from kafkapy.server.handlers.shared.config_resources import check_broker_name, check_types, error_text
 from kafkapy.turns import pause
 
 MOST_RESPONSE_BYTES: Final = 2**31 - 1_000

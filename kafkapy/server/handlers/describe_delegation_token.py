@@ -8,7 +8,7 @@ from kafkapy.protocol.messages.describe_delegation_token import (
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
 )
-from kafkapy.server.context import RequestContext
+from kafkapy.server.dispatch.context import RequestContext
 
 
 def handle(_context: RequestContext, _request: DescribeDelegationTokenRequest) -> DescribeDelegationTokenResponse:

@@ -16,12 +16,12 @@ from kafkapy.protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from kafkapy.server.authorized_operations import group_operations
+from kafkapy.server.handlers.shared.authorized_operations import group_operations
 from kafkapy.text import text_size
 from kafkapy.turns import Steps, pieces
 
 if TYPE_CHECKING:
-    from kafkapy.server.context import RequestContext
+    from kafkapy.server.dispatch.context import RequestContext
 
 
 def handle(context: "RequestContext", request: DescribeGroupsRequest) -> Steps[DescribeGroupsResponse]:

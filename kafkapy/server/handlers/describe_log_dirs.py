@@ -17,8 +17,8 @@ from kafkapy.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from kafkapy.server.context import RequestContext
-from kafkapy.storage.log_directory import LogManager
+from kafkapy.server.dispatch.context import RequestContext
+from kafkapy.storage.log_manager import LogManager
 from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 

@@ -25,7 +25,7 @@ from kafkapy.turns import pause, pieces
 from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kafkapy.server.context import RequestContext
+    from kafkapy.server.dispatch.context import RequestContext
 
 PREFERRED: Final = 0
 UNCLEAN: Final = 1

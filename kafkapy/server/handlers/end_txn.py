@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 from kafkapy.coordinator.answer import respond
 from kafkapy.coordinator.transaction.transaction import EndCall, ProducerIdAndEpoch
 from kafkapy.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from kafkapy.server.older_versions import fencing_code
+from kafkapy.server.handlers.shared.older_versions import fencing_code
 
 if TYPE_CHECKING:
-    from kafkapy.server.context import RequestContext
+    from kafkapy.server.dispatch.context import RequestContext
 
 _FIRST_VERSION_OF_FENCED: Final = 2
 

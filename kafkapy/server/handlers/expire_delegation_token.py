@@ -8,7 +8,7 @@ from kafkapy.protocol.messages.expire_delegation_token import (
     ExpireDelegationTokenRequest,
     ExpireDelegationTokenResponse,
 )
-from kafkapy.server.context import RequestContext
+from kafkapy.server.dispatch.context import RequestContext
 from kafkapy.types import NO_TIMESTAMP
 
 

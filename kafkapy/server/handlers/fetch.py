@@ -32,6 +32,8 @@ from kafkapy.protocol.messages.fetch import (
 )
 from kafkapy.protocol.primitives import encode
 from kafkapy.protocol.writer import Part, Writer
+from kafkapy.replication.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, FetchSessionCache
+from kafkapy.replication.fetch_sessions import next_epoch as epoch_after
 from kafkapy.replication.fetching import (
     EndWaiting,
     FetchLimits,
@@ -42,18 +44,16 @@ from kafkapy.replication.fetching import (
     fetch_many,
     fetch_one,
 )
-from kafkapy.server import fetch_versions
-from kafkapy.server.context import RequestContext
-from kafkapy.server.encoded import SIZE_AND_CORRELATION_ID
-from kafkapy.server.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, FetchSessionCache
-from kafkapy.server.fetch_sessions import next_epoch as epoch_after
-from kafkapy.server.request_forms import (
+from kafkapy.server.dispatch.context import RequestContext
+from kafkapy.server.dispatch.encoded import SIZE_AND_CORRELATION_ID
+from kafkapy.server.dispatch.forms import (
     API_AND_CORRELATION_ID,
     LARGEST_FORM_SIZE,
     IntegersForm,
     keep_integers,
     note_repeat,
 )
+from kafkapy.server.handlers.shared import fetch_versions
 from kafkapy.turns import Steps, in_turns, pieces
 from kafkapy.types import NO_BROKER_ID, NO_EPOCH, READ_COMMITTED, TopicPartition, maker, topic_partition_of
 

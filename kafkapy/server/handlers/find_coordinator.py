@@ -17,7 +17,7 @@ from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest, F
 from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kafkapy.server.context import RequestContext, Services
+    from kafkapy.server.dispatch.context import RequestContext, Services
 
 logger = logging.getLogger(__name__)
 

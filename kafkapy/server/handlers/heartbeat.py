@@ -2,7 +2,7 @@
 
 Versions 0-4. Answered at once: no future, no task.
 Errors: COORDINATOR_NOT_AVAILABLE 15, NOT_COORDINATOR 16, ILLEGAL_GENERATION 22, INVALID_GROUP_ID 24,
-UNKNOWN_MEMBER_ID 25, REBALANCE_IN_PROGRESS 27, UNSUPPORTED_VERSION 35 (``server/older_versions.py``),
+UNKNOWN_MEMBER_ID 25, REBALANCE_IN_PROGRESS 27, UNSUPPORTED_VERSION 35 (``server/handlers/shared/older_versions.py``),
 FENCED_INSTANCE_ID 82; 0 while the group is loading.
 """
 
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from kafkapy.server.encoded import Encoded
-from kafkapy.server.older_versions import refuses_static_member
-from kafkapy.server.request_forms import keep_same
+from kafkapy.server.dispatch.encoded import Encoded
+from kafkapy.server.dispatch.forms import keep_same
+from kafkapy.server.handlers.shared.older_versions import refuses_static_member
 
 if TYPE_CHECKING:
-    from kafkapy.server.context import RequestContext
+    from kafkapy.server.dispatch.context import RequestContext
 
 _KNOWN_ANSWERS: Final = 64
 

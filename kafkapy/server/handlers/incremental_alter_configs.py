@@ -20,8 +20,9 @@ from kafkapy.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from kafkapy.server.broker_loggers import alter_loggers
-from kafkapy.server.config_resources import (
+from kafkapy.server.dispatch.context import RequestContext, Services
+from kafkapy.server.handlers.shared.broker_loggers import alter_loggers
+from kafkapy.server.handlers.shared.config_resources import (
     all_refused,
     alter,
     check_broker_name,
@@ -30,7 +31,6 @@ from kafkapy.server.config_resources import (
     error_text,
     last_of_each,
 )
-from kafkapy.server.context import RequestContext, Services
 from kafkapy.turns import pause
 
 

@@ -17,8 +17,8 @@ from kafkapy.errors import BrokerError
 from kafkapy.metadata.store import CLIENT_WAIT_MS, in_time
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from kafkapy.server.context import RequestContext
-from kafkapy.server.older_versions import fencing_code
+from kafkapy.server.dispatch.context import RequestContext
+from kafkapy.server.handlers.shared.older_versions import fencing_code
 from kafkapy.types import NO_EPOCH, NO_PRODUCER_ID
 
 _FIRST_VERSION_OF_FENCED: Final = 4

@@ -3,7 +3,7 @@
 Versions 0-7. Waits until all members have joined; from version 4 on a member without an id is answered 79 and its id.
 Errors: COORDINATOR_LOAD_IN_PROGRESS 14, COORDINATOR_NOT_AVAILABLE 15, NOT_COORDINATOR 16,
 INCONSISTENT_GROUP_PROTOCOL 23, INVALID_GROUP_ID 24, UNKNOWN_MEMBER_ID 25, INVALID_SESSION_TIMEOUT 26,
-UNSUPPORTED_VERSION 35 (``server/older_versions.py``), MEMBER_ID_REQUIRED 79, GROUP_MAX_SIZE_REACHED 81,
+UNSUPPORTED_VERSION 35 (``server/handlers/shared/older_versions.py``), MEMBER_ID_REQUIRED 79, GROUP_MAX_SIZE_REACHED 81,
 FENCED_INSTANCE_ID 82 (see ``coordinator/group/membership.py``).
 """
 
@@ -16,10 +16,10 @@ from kafkapy.coordinator.group.membership import NO_MEMBER_ID
 from kafkapy.coordinator.group.metadata_budget import MOST_PROTOCOLS
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
-from kafkapy.server.older_versions import refuses_static_member
+from kafkapy.server.handlers.shared.older_versions import refuses_static_member
 
 if TYPE_CHECKING:
-    from kafkapy.server.context import RequestContext
+    from kafkapy.server.dispatch.context import RequestContext
 
 REBALANCE_TIMEOUT_FROM = 1
 MEMBER_ID_REQUIRED_FROM = 4

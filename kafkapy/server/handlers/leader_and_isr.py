@@ -22,7 +22,7 @@ from kafkapy.protocol.messages.leader_and_isr import (
     LeaderAndIsrResponse,
 )
 from kafkapy.replication.partition import LeaderAndIsrPartition
-from kafkapy.server.context import RequestContext
+from kafkapy.server.dispatch.context import RequestContext
 from kafkapy.turns import Steps, turns
 from kafkapy.types import TopicPartition
 

@@ -13,7 +13,7 @@ from kafkapy.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupR
 from kafkapy.turns import Steps
 
 if TYPE_CHECKING:
-    from kafkapy.server.context import RequestContext
+    from kafkapy.server.dispatch.context import RequestContext
 
 SEVERAL_FROM = 3
 

@@ -11,7 +11,7 @@ from kafkapy.protocol.messages.list_groups import ListedGroup, ListGroupsRequest
 from kafkapy.turns import Steps, pieces
 
 if TYPE_CHECKING:
-    from kafkapy.server.context import RequestContext
+    from kafkapy.server.dispatch.context import RequestContext
 
 
 def handle(context: "RequestContext", request: ListGroupsRequest) -> Steps[ListGroupsResponse]:

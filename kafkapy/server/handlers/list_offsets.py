@@ -29,9 +29,9 @@ from kafkapy.protocol.primitives import encode
 from kafkapy.records.errors import RecordsError
 from kafkapy.replication.partition import Partition
 from kafkapy.replication.replica_manager import ReplicaManager
-from kafkapy.server.context import RequestContext, Services
-from kafkapy.server.encoded import SIZE_AND_CORRELATION_ID, SIZE_SIZE
-from kafkapy.server.request_forms import (
+from kafkapy.server.dispatch.context import RequestContext, Services
+from kafkapy.server.dispatch.encoded import SIZE_AND_CORRELATION_ID, SIZE_SIZE
+from kafkapy.server.dispatch.forms import (
     API_AND_CORRELATION_ID,
     CONTENT_PLACE,
     LARGEST_FORM_SIZE,

@@ -28,15 +28,15 @@ from kafkapy.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from kafkapy.server.authorized_operations import cluster_operations, topic_operations
-from kafkapy.server.encoded import Encoded
-from kafkapy.server.request_forms import LARGEST_FORM_SIZE, MOST_ELEMENTS, SameRequest, keep
+from kafkapy.server.dispatch.encoded import Encoded
+from kafkapy.server.dispatch.forms import LARGEST_FORM_SIZE, MOST_ELEMENTS, SameRequest, keep
+from kafkapy.server.handlers.shared.authorized_operations import cluster_operations, topic_operations
 from kafkapy.turns import Steps, in_turns, pause
 from kafkapy.types import NO_LEADER
 
 if TYPE_CHECKING:
     from kafkapy.network.session import Session
-    from kafkapy.server.context import RequestContext
+    from kafkapy.server.dispatch.context import RequestContext
 
 PARTITIONS_IN_A_STEP = 64
 """Rows that are built between two places to pause: some hundred microseconds."""

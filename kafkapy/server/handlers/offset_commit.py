@@ -30,23 +30,23 @@ from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from kafkapy.server.commits import COMMITS_IN_A_STEP, is_large, parts_of, split_by_existence
-from kafkapy.server.encoded import Encoded
-from kafkapy.server.older_versions import TREE_VERSION, refuses_static_member
-from kafkapy.server.partition_rows import rows_by_topic
-from kafkapy.server.request_forms import (
+from kafkapy.server.dispatch.encoded import Encoded
+from kafkapy.server.dispatch.forms import (
     CORRELATION_ID,
     LARGEST_FORM_SIZE,
     IntegersForm,
     keep_integers,
     note_repeat,
 )
+from kafkapy.server.handlers.shared.commits import COMMITS_IN_A_STEP, is_large, parts_of, split_by_existence
+from kafkapy.server.handlers.shared.older_versions import TREE_VERSION, refuses_static_member
+from kafkapy.server.handlers.shared.partition_rows import rows_by_topic
 from kafkapy.turns import Steps, in_turns, pause, pieces
 from kafkapy.types import TopicPartition, as_long
 
 if TYPE_CHECKING:
     from kafkapy.network.session import Session
-    from kafkapy.server.context import RequestContext
+    from kafkapy.server.dispatch.context import RequestContext
 
 DATED_VERSION = 1
 """The only version in which requests have the times of commits."""

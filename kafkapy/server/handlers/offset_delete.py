@@ -15,12 +15,12 @@ from kafkapy.protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from kafkapy.server.partition_rows import rows_by_topic
+from kafkapy.server.handlers.shared.partition_rows import rows_by_topic
 from kafkapy.turns import Steps, pieces
 from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kafkapy.server.context import RequestContext
+    from kafkapy.server.dispatch.context import RequestContext
 
 
 def handle(context: "RequestContext", request: OffsetDeleteRequest) -> Steps[OffsetDeleteResponse]:

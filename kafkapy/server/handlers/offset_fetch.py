@@ -21,13 +21,13 @@ from kafkapy.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
-from kafkapy.server.older_versions import TREE_VERSION
-from kafkapy.server.partition_rows import few_partitions, few_rows, named_partitions, rows_by_topic
+from kafkapy.server.handlers.shared.older_versions import TREE_VERSION
+from kafkapy.server.handlers.shared.partition_rows import few_partitions, few_rows, named_partitions, rows_by_topic
 from kafkapy.turns import Steps, in_turns, pause
 from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kafkapy.server.context import RequestContext
+    from kafkapy.server.dispatch.context import RequestContext
 
 REQUEST_ERROR_FROM = 2
 

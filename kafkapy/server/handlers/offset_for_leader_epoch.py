@@ -16,8 +16,8 @@ from kafkapy.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from kafkapy.server.context import RequestContext
-from kafkapy.server.partition_rows import answered_by_topic
+from kafkapy.server.dispatch.context import RequestContext
+from kafkapy.server.handlers.shared.partition_rows import answered_by_topic
 from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 

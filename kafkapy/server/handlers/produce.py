@@ -24,6 +24,8 @@ from kafkapy.metadata.errors import InvalidRequiredAcksError, InvalidTopicError,
 from kafkapy.metadata.topic_rules import INTERNAL_TOPICS
 from kafkapy.network.errors import RefusedError, UnansweredFailureError
 from kafkapy.network.session import Session
+from kafkapy.platform.disk_errors import as_storage_error
+from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -57,10 +59,9 @@ from kafkapy.records.validate import (
 )
 from kafkapy.replication.partition import ALL_IN_SYNC
 from kafkapy.replication.replica_manager import PendingAck, ReplicaManager
-from kafkapy.server.context import RequestContext
-from kafkapy.server.encoded import SIZE_AND_CORRELATION_ID
-from kafkapy.server.partition_rows import ROWS_IN_A_STEP
-from kafkapy.server.request_forms import (
+from kafkapy.server.dispatch.context import RequestContext
+from kafkapy.server.dispatch.encoded import SIZE_AND_CORRELATION_ID
+from kafkapy.server.dispatch.forms import (
     CONTENT_PLACE,
     CORRELATION_ID,
     LARGEST_FORM_SIZE,
@@ -68,8 +69,8 @@ from kafkapy.server.request_forms import (
     keep,
     note_repeat,
 )
-from kafkapy.storage.errors import KafkaStorageError, UnrecalledBatchError
-from kafkapy.storage.io.disk_errors import as_storage_error
+from kafkapy.server.handlers.shared.partition_rows import ROWS_IN_A_STEP
+from kafkapy.storage.errors import UnrecalledBatchError
 from kafkapy.storage.log.log import AppendResult, Log
 from kafkapy.turns import Steps, turns
 from kafkapy.types import NO_OFFSET, TopicPartition, topic_partition_of

@@ -5,7 +5,7 @@ Errors: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED 64.
 
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
-from kafkapy.server.context import RequestContext
+from kafkapy.server.dispatch.context import RequestContext
 from kafkapy.types import NO_TIMESTAMP
 
 

@@ -7,7 +7,7 @@ Errors: ILLEGAL_SASL_STATE 34.
 from kafkapy import kafka_texts
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from kafkapy.server.context import RequestContext
+from kafkapy.server.dispatch.context import RequestContext
 
 
 def handle(context: RequestContext, _request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:

@@ -6,7 +6,7 @@ Errors: ILLEGAL_SASL_STATE 34.
 
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from kafkapy.server.context import RequestContext
+from kafkapy.server.dispatch.context import RequestContext
 
 
 def handle(context: RequestContext, _request: SaslHandshakeRequest) -> SaslHandshakeResponse:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import InvalidTopicError
 from kafkapy.protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
-from kafkapy.server.context import RequestContext
+from kafkapy.server.dispatch.context import RequestContext
 from kafkapy.turns import Steps
 from kafkapy.types import NO_EPOCH, TopicPartition
 

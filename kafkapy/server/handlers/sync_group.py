@@ -3,7 +3,7 @@
 Versions 0-5. Waits until the leader's assignment is in the log of all in-sync replicas.
 Errors: COORDINATOR_NOT_AVAILABLE 15, NOT_COORDINATOR 16, ILLEGAL_GENERATION 22, INCONSISTENT_GROUP_PROTOCOL 23,
 INVALID_GROUP_ID 24, UNKNOWN_MEMBER_ID 25, REBALANCE_IN_PROGRESS 27 (also while the group is loading),
-UNSUPPORTED_VERSION 35 (``server/older_versions.py``), FENCED_INSTANCE_ID 82.
+UNSUPPORTED_VERSION 35 (``server/handlers/shared/older_versions.py``), FENCED_INSTANCE_ID 82.
 """
 
 from collections.abc import Awaitable, Mapping
@@ -13,11 +13,11 @@ from kafkapy.coordinator.answer import respond
 from kafkapy.coordinator.group.calls import SyncCall, SyncResult
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from kafkapy.server.older_versions import refuses_static_member
+from kafkapy.server.handlers.shared.older_versions import refuses_static_member
 from kafkapy.turns import Steps, pieces
 
 if TYPE_CHECKING:
-    from kafkapy.server.context import RequestContext
+    from kafkapy.server.dispatch.context import RequestContext
 
 PROTOCOL_MANDATORY_FROM = 5
 

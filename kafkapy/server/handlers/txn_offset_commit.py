@@ -21,13 +21,13 @@ from kafkapy.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from kafkapy.server.commits import is_large, parts_of, split_by_existence
-from kafkapy.server.partition_rows import few_rows, rows_by_topic
+from kafkapy.server.handlers.shared.commits import is_large, parts_of, split_by_existence
+from kafkapy.server.handlers.shared.partition_rows import few_rows, rows_by_topic
 from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kafkapy.server.context import RequestContext
+    from kafkapy.server.dispatch.context import RequestContext
 
 _FIRST_VERSION_OF_LOADING: Final = 2
 """Older producers fail at COORDINATOR_LOAD_IN_PROGRESS instead of retrying."""

@@ -14,7 +14,7 @@ from kafkapy.protocol.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from kafkapy.server.context import RequestContext
+from kafkapy.server.dispatch.context import RequestContext
 from kafkapy.turns import Steps
 
 _LOWEST_LEVEL: Final = 1

@@ -20,7 +20,7 @@ from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kafkapy.server.context import RequestContext
+    from kafkapy.server.dispatch.context import RequestContext
 
 
 def handle(context: "RequestContext", request: UpdateMetadataRequest) -> Steps[UpdateMetadataResponse]:

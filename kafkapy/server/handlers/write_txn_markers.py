@@ -25,12 +25,12 @@ from kafkapy.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from kafkapy.records.control import Marker
-from kafkapy.server.partition_rows import named_partitions, rows_by_topic
+from kafkapy.server.handlers.shared.partition_rows import named_partitions, rows_by_topic
 from kafkapy.turns import Steps, in_turns
 from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kafkapy.server.context import RequestContext
+    from kafkapy.server.dispatch.context import RequestContext
 
 Errors = dict[TopicPartition, int]
 

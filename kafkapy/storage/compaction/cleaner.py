@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from kafkapy.clock import TimerHandle
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.errors import BrokerError
+from kafkapy.platform.disk_errors import file_refused, is_passing
+from kafkapy.platform.worker import JobCancelledError
+from kafkapy.platform.worker_pool import LOW_PRIORITY, WorkerDiedError, WorkerPool, WorkerStartError
 from kafkapy.storage.checkpoints import CLEANER
 from kafkapy.storage.compaction.cleanable import Cleanable, examine
 from kafkapy.storage.compaction.compaction_run import CompactionRun, Pool, Post
-from kafkapy.storage.io.disk_errors import file_refused, is_passing
-from kafkapy.storage.io.worker import JobCancelledError
-from kafkapy.storage.io.worker_pool import LOW_PRIORITY, WorkerDiedError, WorkerPool, WorkerStartError
 from kafkapy.storage.log.log import Log
-from kafkapy.storage.log_directory import LogManager
+from kafkapy.storage.log_manager import LogManager
 from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 

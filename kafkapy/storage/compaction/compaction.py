@@ -17,6 +17,9 @@ from contextlib import ExitStack
 from typing import Any, Final, NamedTuple
 
 from kafkapy.clock import SystemClock
+from kafkapy.platform.files import Files
+from kafkapy.platform.patience import Steps
+from kafkapy.platform.worker import JobContext
 from kafkapy.records.batch import (
     HEADER_SIZE,
     LENGTH_OFFSET,
@@ -38,9 +41,6 @@ from kafkapy.storage.compaction.batch_filter import (
     records_body,
 )
 from kafkapy.storage.compaction.offset_map import OffsetMap
-from kafkapy.storage.io.files import Files
-from kafkapy.storage.io.patience import Steps
-from kafkapy.storage.io.worker import JobContext
 from kafkapy.storage.log.flusher import sync_in_parallel
 from kafkapy.storage.log.index import IndexCache
 from kafkapy.storage.log.segment import (

@@ -10,10 +10,10 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkapy.errors import BrokerError
+from kafkapy.platform.errors import KafkaStorageError
+from kafkapy.platform.worker import JobCancelledError
+from kafkapy.platform.worker_pool import Facts
 from kafkapy.storage.compaction.cleanable import Cleanable
-from kafkapy.storage.errors import KafkaStorageError
-from kafkapy.storage.io.worker import JobCancelledError
-from kafkapy.storage.io.worker_pool import Facts
 from kafkapy.storage.log.segment import Segment
 from kafkapy.storage.recovery.replace import CLEANED_SUFFIX, Replacement
 

@@ -2,6 +2,8 @@
 
 import os
 
+from kafkapy.platform.errors import LogDirectoryError
+from kafkapy.platform.files import Files
 from kafkapy.storage.checkpoints import CLEANER, HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT, OffsetCheckpoint
 from kafkapy.storage.data_directory import (
     CLEAN_SHUTDOWN_NAME,
@@ -10,10 +12,9 @@ from kafkapy.storage.data_directory import (
     DataDirectory,
     parse_partition,
 )
-from kafkapy.storage.errors import LogDirectoryError, MalformedCheckpointError
+from kafkapy.storage.errors import MalformedCheckpointError
 from kafkapy.storage.inspection.findings import ERROR, NOTE, WARNING, Findings
 from kafkapy.storage.inspection.partition_check import Extent, Options, check_partition
-from kafkapy.storage.io.files import Files
 from kafkapy.types import TopicPartition
 
 

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
+from kafkapy.platform.files import Files
 from kafkapy.records.batch import MAGIC, BatchHeader
 from kafkapy.records.compression import CODEC_NAMES
 from kafkapy.records.control import ControlType, read_control
@@ -12,7 +13,6 @@ from kafkapy.records.record import Record, read_records
 from kafkapy.storage.checkpoints import CLEANER, HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT, decode
 from kafkapy.storage.inspection.index_files import aborted_entries, offset_entries, time_entries
 from kafkapy.storage.inspection.log_scan import ScannedBatch
-from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.leader_epochs import LEADER_EPOCHS_NAME
 from kafkapy.storage.log.producer_state import decode_snapshot
 from kafkapy.storage.log.segment import BASE_DIGITS, LOG_SUFFIX

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Final
 
+from kafkapy.platform.files import Files
 from kafkapy.storage.inspection.findings import ERROR, NOTE, WARNING, Findings
 from kafkapy.storage.inspection.index_files import offset_entries, time_entries, zero_tail
 from kafkapy.storage.inspection.log_scan import ScannedBatch
-from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.index import Index, OffsetIndex, TimeIndex
 from kafkapy.types import NO_TIMESTAMP
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final
 
-from kafkapy.storage.io.files import Files
+from kafkapy.platform.files import Files
 from kafkapy.storage.log.index import OffsetIndex, TimeIndex
 from kafkapy.storage.log.transaction_index import ENTRY as TRANSACTION_ENTRY
 from kafkapy.storage.log.transaction_index import AbortedTransaction

@@ -5,6 +5,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 from zlib import crc32
 
+from kafkapy.platform.files import Files
 from kafkapy.records.batch import (
     ATTRIBUTES_OFFSET,
     HEADER_SIZE,
@@ -18,7 +19,6 @@ from kafkapy.records.batch import (
 )
 from kafkapy.records.crc import crc32c
 from kafkapy.records.errors import CorruptRecordError
-from kafkapy.storage.io.files import Files
 
 CHUNK_BYTES: Final = 1024 * 1024
 MAX_IN_MEMORY: Final = 64 * 1024 * 1024

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Final, NamedTuple
 
+from kafkapy.platform import portable
+from kafkapy.platform.files import TEMPORARY_SUFFIX, Descriptor, Files
 from kafkapy.storage.data_directory import LOCK_NAME
-from kafkapy.storage.io import portable
-from kafkapy.storage.io.files import TEMPORARY_SUFFIX, Descriptor, Files
 from kafkapy.storage.log.segment import LOG_SUFFIX
 
 CUT: Final = "cut"

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from kafkapy.platform.files import Files
 from kafkapy.records.batch import MAGIC, BatchHeader
 from kafkapy.records.errors import CorruptRecordError, InvalidRecordError, RecordTooLargeError
 from kafkapy.records.errors import UnsupportedCompressionTypeError as UnknownCodecError
@@ -14,7 +15,6 @@ from kafkapy.storage.inspection.findings import ERROR, NOTE, WARNING, Findings
 from kafkapy.storage.inspection.index_checks import OffsetIndexCheck, TimeIndexCheck
 from kafkapy.storage.inspection.log_scan import LogScan, ScannedBatch
 from kafkapy.storage.inspection.producer_checks import SnapshotChecks, TransactionIndexCheck, Transactions
-from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.leader_epochs import LEADER_EPOCHS_NAME
 from kafkapy.storage.log.producer_state import SUFFIX as SNAPSHOT_SUFFIX
 from kafkapy.storage.log.segment import (

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Iterator
 
+from kafkapy.platform.files import Files
 from kafkapy.records.control import ControlType, read_control
 from kafkapy.records.errors import CorruptRecordError, InvalidRecordError
 from kafkapy.storage.errors import CorruptSnapshotError
 from kafkapy.storage.inspection.findings import ERROR, WARNING, Findings
 from kafkapy.storage.inspection.index_files import aborted_entries
 from kafkapy.storage.inspection.log_scan import ScannedBatch
-from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.producer_state import ProducerEntry, decode_snapshot
 from kafkapy.storage.log.transaction_index import ENTRY, VERSION, AbortedTransaction
 

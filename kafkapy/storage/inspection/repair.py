@@ -9,13 +9,14 @@ from typing import Any, Final, NamedTuple
 
 from kafkapy.clock import Clock, TimerHandle
 from kafkapy.config.log_config import LogConfig
+from kafkapy.platform.errors import KafkaStorageError, LogDirectoryError
+from kafkapy.platform.files import Files
 from kafkapy.storage.checkpoints import CLEANER, RECOVERY_POINT, OffsetCheckpoint
 from kafkapy.storage.data_directory import CLEAN_SHUTDOWN_NAME, LOCK_NAME, WITHOUT_CHECKPOINT
-from kafkapy.storage.errors import KafkaStorageError, LogDirectoryError, MalformedCheckpointError
+from kafkapy.storage.errors import MalformedCheckpointError
 from kafkapy.storage.inspection.overlay import Action, RecordingFiles, ShadowFiles
-from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.log import Storage
-from kafkapy.storage.log_directory import LogManager
+from kafkapy.storage.log_manager import LogManager
 
 logger: Final = logging.getLogger(__name__)
 

@@ -17,10 +17,10 @@ from functools import partial
 from struct import Struct
 from typing import Any, Final
 
+from kafkapy.platform.files import FileSlice
 from kafkapy.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC_OFFSET, SMALLEST_LENGTH, iterate_headers, measure
 from kafkapy.records.convert import convert, convert_in_steps
 from kafkapy.records.errors import CorruptRecordError, RecordsError
-from kafkapy.storage.io.files import FileSlice
 from kafkapy.turns import turns
 
 PIECE_SIZE: Final = 32 * 1024

@@ -10,7 +10,7 @@ from functools import partial
 from threading import Event
 from typing import Final, Protocol
 
-from kafkapy.storage.io.files import Files
+from kafkapy.platform.files import Files
 
 logger: Final = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from contextlib import suppress
 from struct import Struct
 from typing import ClassVar, Final
 
+from kafkapy.platform.disk_errors import is_full
+from kafkapy.platform.files import Files
 from kafkapy.storage.errors import CorruptIndexError
-from kafkapy.storage.io.disk_errors import is_full
-from kafkapy.storage.io.files import Files
 from kafkapy.types import NO_TIMESTAMP
 
 PAGE_BYTES: Final = 4096

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from kafkapy.platform.disk_errors import is_passing
+from kafkapy.platform.files import Files
 from kafkapy.storage.checkpoints import decode, encode, number
 from kafkapy.storage.errors import MalformedCheckpointError
-from kafkapy.storage.io.disk_errors import is_passing
-from kafkapy.storage.io.files import Files
 from kafkapy.types import NO_EPOCH, NO_OFFSET
 
 LEADER_EPOCHS_NAME: Final = "leader-epoch-checkpoint"

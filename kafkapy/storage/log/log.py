@@ -40,6 +40,9 @@ from typing import Final, NamedTuple
 from kafkapy.clock import Clock
 from kafkapy.config.log_config import LogConfig
 from kafkapy.errors import BrokerError
+from kafkapy.platform.disk_errors import as_storage_error, storage_error
+from kafkapy.platform.errors import KafkaStorageError
+from kafkapy.platform.files import Files, FileSlice, files_removal
 from kafkapy.records.batch import (
     CONTROL_BIT,
     CREATE_TIME,
@@ -67,14 +70,11 @@ from kafkapy.records.validate import (
     validate_produced,
 )
 from kafkapy.storage.errors import (
-    KafkaStorageError,
     OffsetOutOfRangeError,
     OutOfOrderSequenceError,
     UnexpectedAppendOffsetError,
     UnrecalledBatchError,
 )
-from kafkapy.storage.io.disk_errors import as_storage_error, storage_error
-from kafkapy.storage.io.files import Files, FileSlice, files_removal
 from kafkapy.storage.log.durability import Durability
 from kafkapy.storage.log.flusher import Flusher, InlineFlusher, sync_all
 from kafkapy.storage.log.index import IndexCache
@@ -982,7 +982,7 @@ class Log:
     def detach(self) -> None:
         """Break the reference cycles of a deleted log, which is not used any more, so that its memory is freed.
 
-        Full garbage collections, which would find them, are rare (``server/interpreter.py``).
+        Full garbage collections, which would find them, are rare (``server/lifecycle/interpreter.py``).
         """
         self.durability.detach()
         self.leader_epochs.detach()

@@ -7,8 +7,8 @@ descriptor, which stays open as long as the slice exists.
 import os
 import weakref
 
-from kafkapy.storage.io.descriptors import Descriptor, FileSlice
-from kafkapy.storage.io.files import Files
+from kafkapy.platform.descriptors import Descriptor, FileSlice
+from kafkapy.platform.files import Files
 
 
 class LogFile:

@@ -13,6 +13,7 @@ from heapq import heappop, heappush
 from struct import Struct, error
 from typing import Final, NamedTuple
 
+from kafkapy.platform.files import Files
 from kafkapy.records.batch import SEQUENCE_MODULUS, BatchHeader
 from kafkapy.records.control import ControlRecord, ControlType, read_control
 from kafkapy.records.crc import crc32c
@@ -24,7 +25,6 @@ from kafkapy.storage.errors import (
     OutOfOrderSequenceError,
     TransactionCoordinatorFencedError,
 )
-from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.transaction_index import AbortedTransaction
 from kafkapy.turns import Steps
 from kafkapy.types import NO_EPOCH, NO_OFFSET, NO_SEQUENCE, maker

@@ -25,9 +25,9 @@ from itertools import islice
 from struct import Struct
 from typing import Final
 
+from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.records.batch import CONTROL_BIT, LOG_OVERHEAD, MAGIC, SEQUENCE_MODULUS, SMALLEST_LENGTH
 from kafkapy.records.errors import CorruptRecordError
-from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.storage.log.log_file import LogFile
 from kafkapy.storage.log.producer_state import (
     BATCHES_TO_KEEP,

@@ -21,7 +21,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from kafkapy.storage.io.disk_errors import as_storage_error, is_passing
+from kafkapy.platform.disk_errors import as_storage_error, is_passing
 from kafkapy.storage.log.log import SEGMENTS_IN_A_STEP, Log
 from kafkapy.storage.log.segment import Segment
 from kafkapy.turns import Steps

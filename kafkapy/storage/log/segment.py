@@ -11,10 +11,11 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from kafkapy.config.log_config import LogConfig
+from kafkapy.platform.errors import KafkaStorageError
+from kafkapy.platform.files import Files
 from kafkapy.records.batch import LENGTH_OFFSET, LOG_OVERHEAD, MAGIC, SMALLEST_LENGTH, BatchHeader
 from kafkapy.records.errors import CorruptRecordError
-from kafkapy.storage.errors import CorruptIndexError, KafkaStorageError
-from kafkapy.storage.io.files import Files
+from kafkapy.storage.errors import CorruptIndexError
 from kafkapy.storage.log.batches import SMALLEST_BATCH, Batch, read_batches
 from kafkapy.storage.log.index import IndexCache, OffsetIndex, TimeIndex
 from kafkapy.storage.log.log_file import LogFile

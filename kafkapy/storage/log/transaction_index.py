@@ -11,8 +11,8 @@ from contextlib import suppress
 from struct import Struct
 from typing import Final, NamedTuple
 
+from kafkapy.platform.files import Files
 from kafkapy.storage.errors import CorruptIndexError
-from kafkapy.storage.io.files import Files
 
 VERSION: Final = 0
 ENTRY: Final = Struct(">hqqqq")

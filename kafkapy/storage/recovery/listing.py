@@ -3,7 +3,7 @@
 import logging
 from typing import Final, NamedTuple
 
-from kafkapy.storage.io.files import TEMPORARY_SUFFIX, Files
+from kafkapy.platform.files import TEMPORARY_SUFFIX, Files
 from kafkapy.storage.log.leader_epochs import LEADER_EPOCHS_NAME
 from kafkapy.storage.log.producer_state import EMPTY_SIZE
 from kafkapy.storage.log.producer_state import SUFFIX as SNAPSHOT_SUFFIX

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkapy.config.log_config import LogConfig
 from kafkapy.errors import BrokerError
-from kafkapy.storage.io.files import Files
-from kafkapy.storage.io.worker_pool import Facts, Job, WorkerPool
+from kafkapy.platform.files import Files
+from kafkapy.platform.worker_pool import Facts, Job, WorkerPool
 from kafkapy.storage.log.segment import BASE_DIGITS, LOG_SUFFIX
-from kafkapy.storage.log_directory import Found, load_found, survey
+from kafkapy.storage.log_manager import Found, load_found, survey
 from kafkapy.turns import Steps, in_turns
 from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kafkapy.storage.log_directory import LogManager
+    from kafkapy.storage.log_manager import LogManager
 
 logger: Final = logging.getLogger(__name__)
 

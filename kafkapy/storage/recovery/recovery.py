@@ -39,11 +39,11 @@ from contextlib import suppress
 from itertools import pairwise, takewhile
 from typing import Final, NamedTuple
 
+from kafkapy.platform.disk_errors import put_off, putting_off
+from kafkapy.platform.files import TEMPORARY_SUFFIX
 from kafkapy.records.batch import MAGIC, BatchHeader, crc_is_valid
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.storage.errors import CorruptIndexError, MalformedCheckpointError
-from kafkapy.storage.io.disk_errors import put_off, putting_off
-from kafkapy.storage.io.files import TEMPORARY_SUFFIX
 from kafkapy.storage.log.flusher import sync_all
 from kafkapy.storage.log.index import Index
 from kafkapy.storage.log.leader_epochs import EpochEntry, LeaderEpochs, following

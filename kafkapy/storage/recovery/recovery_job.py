@@ -9,7 +9,7 @@ from typing import Any
 
 from kafkapy.clock import SystemClock, TimerHandle
 from kafkapy.config.log_config import LogConfig
-from kafkapy.storage.io.worker import JobContext
+from kafkapy.platform.worker import JobContext
 from kafkapy.storage.log.log import Log, Storage
 from kafkapy.storage.recovery.recovery import Checkpointed, load
 from kafkapy.types import TopicPartition

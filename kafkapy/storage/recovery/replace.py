@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
+from kafkapy.platform.files import Files
 from kafkapy.records.batch import (
     LENGTH_OFFSET,
     LOG_OVERHEAD,
@@ -26,7 +27,6 @@ from kafkapy.records.batch import (
 )
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.records.record import read_legacy_header
-from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.segment import (
     BASE_DIGITS,
     DELETED_SUFFIX,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator
 from struct import Struct
 from typing import Final, NamedTuple, Protocol
 
+from kafkapy.platform.disk_errors import LogOnDisk, as_storage_error
 from kafkapy.records.batch import (
     HEADER_SIZE,
     LENGTH_OFFSET,
@@ -19,7 +20,6 @@ from kafkapy.records.batch import (
     read_header,
 )
 from kafkapy.records.errors import CorruptRecordError
-from kafkapy.storage.io.disk_errors import LogOnDisk, as_storage_error
 from kafkapy.storage.log.batches import SMALLEST_BATCH
 from kafkapy.storage.log.segment import Segment, Segments
 

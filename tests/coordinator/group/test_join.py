@@ -5,8 +5,8 @@ import pytest
 from kafkapy.coordinator.group.calls import CommitCall, Producer
 from kafkapy.coordinator.group.membership import join
 from kafkapy.coordinator.group.offsets import CommittedOffset
+from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.protocol.errors import ErrorCode
-from kafkapy.storage.errors import KafkaStorageError
 from tests.coordinator.world import RANGE, TP, World, subscription
 
 STICKY = (("sticky", subscription("t")),)

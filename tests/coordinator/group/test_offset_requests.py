@@ -10,8 +10,8 @@ from kafkapy.coordinator.group.offset_requests import (
 )
 from kafkapy.coordinator.group.offsets import CommittedOffset, FetchedOffset
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
+from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.records.batch import read_header
-from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
 from tests.coordinator.world import TP, World, states_world

@@ -11,8 +11,8 @@ from kafkapy.coordinator.group.records import offset_key
 from kafkapy.coordinator.group.removal import BATCH_BYTES, OFFSETS_IN_A_BATCH, expired_offsets
 from kafkapy.metadata.errors import NotLeaderOrFollowerError
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
+from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.records.control import ControlType, Marker, encode_marker
-from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.turns import finish, pieces
 from kafkapy.types import TopicPartition
 from tests.coordinator.world import TP, World, states_world, subscription

@@ -2,7 +2,7 @@ import pytest
 
 from kafkapy.coordinator.group.calls import SyncCall
 from kafkapy.coordinator.group.membership import sync
-from kafkapy.storage.errors import KafkaStorageError
+from kafkapy.platform.errors import KafkaStorageError
 from tests.coordinator.world import World, states_world
 
 

@@ -4,9 +4,9 @@ from kafkapy.coordinator.transaction.markers import Ending, MarkerWriter
 from kafkapy.coordinator.transaction.transaction import ProducerIdAndEpoch
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import NotEnoughReplicasError, NotLeaderOrFollowerError, UnknownTopicOrPartitionError
+from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.records.batch import read_header
 from kafkapy.records.control import Marker
-from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.types import TopicPartition
 from tests.coordinator.transaction.world import GROUPS, TransactionWorld, markers
 from tests.coordinator.world import TP

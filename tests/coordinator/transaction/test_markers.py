@@ -20,12 +20,9 @@ from kafkapy.metadata.errors import (
     UnknownTopicOrPartitionError,
 )
 from kafkapy.network.peer import RETRY_MS
+from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.records.errors import RecordTooLargeError
-from kafkapy.storage.errors import (
-    InvalidProducerEpochError,
-    KafkaStorageError,
-    TransactionCoordinatorFencedError,
-)
+from kafkapy.storage.errors import InvalidProducerEpochError, TransactionCoordinatorFencedError
 from kafkapy.turns import Steps, finish
 from kafkapy.types import TopicPartition
 from tests.coordinator.transaction.world import (

@@ -15,9 +15,10 @@ from kafkapy.metadata.errors import (
     RequestTimedOutError,
     UnknownTopicOrPartitionError,
 )
+from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.records.batch import read_header
 from kafkapy.records.record import encode_batch
-from kafkapy.storage.errors import KafkaStorageError, OutOfOrderSequenceError
+from kafkapy.storage.errors import OutOfOrderSequenceError
 from kafkapy.turns import Steps, finish
 from tests.coordinator.transaction.world import SHARD, TransactionWorld
 

@@ -9,7 +9,7 @@ from kafkapy.metadata.image import BrokerInfo, Endpoint, MetadataImage, Partitio
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.protocol.messages import response_class
 from kafkapy.protocol.primitives import Message, Reader, Writer
-from kafkapy.server.encoded import Encoded
+from kafkapy.server.dispatch.encoded import Encoded
 from kafkapy.turns import in_turns
 from tests.coordinator.world import World
 

@@ -27,7 +27,7 @@ from kafkapy.protocol.messages.offset_commit import (
 )
 from kafkapy.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from kafkapy.replication.copying import BATCHES_IN_A_STEP
-from kafkapy.server.broker import BrokerServer
+from kafkapy.server.lifecycle.broker import BrokerServer
 from tests.server.harness import Client, batch, run, running_broker, values_of
 
 LIMIT = "replica.alter.log.dirs.io.max.bytes.per.second"

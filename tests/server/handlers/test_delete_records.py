@@ -11,7 +11,7 @@ from kafkapy.clock import Clock
 from kafkapy.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkapy.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkapy.replication.partition import LeaderAndIsrPartition
-from kafkapy.server.broker import BrokerServer
+from kafkapy.server.lifecycle.broker import BrokerServer
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
 from tests.server.harness import Client, batch, frame, run, running_broker, until

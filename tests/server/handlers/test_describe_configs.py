@@ -15,8 +15,8 @@ from kafkapy.network.session import Session
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkapy.protocol.writer import Writer
-from kafkapy.server.context import RequestContext
-from kafkapy.server.encoded import EncodedParts
+from kafkapy.server.dispatch.context import RequestContext
+from kafkapy.server.dispatch.encoded import EncodedParts
 from kafkapy.server.handlers import describe_configs
 from tests.config.test_describe import ANSWERS, GOLDEN, golden_config
 from tests.server.handlers.config_services import Broker
@@ -86,9 +86,9 @@ def test_errors_name_their_resource_and_leave_the_others_alone(
 
 
 def test_the_loggers_of_this_broker() -> None:
-    (result,) = _ask(Broker(), (BROKER_LOGGER, "0", ["root", "kafkapy.server.context", "no.such.logger"]))
+    (result,) = _ask(Broker(), (BROKER_LOGGER, "0", ["root", "kafkapy.server.dispatch.context", "no.such.logger"]))
     assert (result.error_code, result.resource_type, result.resource_name) == (0, BROKER_LOGGER, "0")
-    assert {entry.name for entry in result.configs} == {"root", "kafkapy.server.context"}
+    assert {entry.name for entry in result.configs} == {"root", "kafkapy.server.dispatch.context"}
     assert {(each.config_source, each.is_sensitive, each.read_only, each.config_type) for each in result.configs} == {
         (6, False, False, 0)
     }

@@ -7,7 +7,7 @@ import pytest
 
 from kafkapy.protocol.messages.controlled_shutdown import ControlledShutdownRequest
 from kafkapy.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from kafkapy.server.broker import BrokerServer
+from kafkapy.server.lifecycle.broker import BrokerServer
 from kafkapy.types import TopicPartition
 from tests.server.harness import Client, run, running_broker
 

@@ -129,7 +129,7 @@ def test_a_refused_resource_leaves_the_others_alone(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     broker = Broker(topics={"plain": {}, "other": {}})
-    caplog.set_level(logging.INFO, "kafkapy.server.context")
+    caplog.set_level(logging.INFO, "kafkapy.server.dispatch.context")
     failed, fine = _alter(broker, resource, (TOPIC, "other", [("retention.ms", SET, "7")]))
     assert (failed.error_code, failed.resource_name) == (code, resource[1])
     assert message in failed.error_message

@@ -13,7 +13,7 @@ from kafkapy.protocol.messages.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
 )
-from kafkapy.server.context import RequestContext
+from kafkapy.server.dispatch.context import RequestContext
 from kafkapy.server.handlers.leader_and_isr import handle
 from kafkapy.turns import in_turns
 from kafkapy.types import TopicPartition

@@ -10,6 +10,7 @@ from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.coordinator.group.calls import CommitCall
 from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.metadata.image import MetadataImage
+from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -20,11 +21,10 @@ from kafkapy.protocol.messages.offset_commit import (
 )
 from kafkapy.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from kafkapy.protocol.primitives import Writer, encode
-from kafkapy.server.broker import BrokerServer
-from kafkapy.server.commits import COMMITS_IN_A_STEP, is_large, split_by_existence
 from kafkapy.server.handlers import offset_commit
 from kafkapy.server.handlers.offset_commit import TREE_NODES_AT_ONCE
-from kafkapy.storage.errors import KafkaStorageError
+from kafkapy.server.handlers.shared.commits import COMMITS_IN_A_STEP, is_large, split_by_existence
+from kafkapy.server.lifecycle.broker import BrokerServer
 from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
 from tests.coordinator.world import TP, World

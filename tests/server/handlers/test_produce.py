@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kafkapy.clock import SystemClock
+from kafkapy.platform.files import Files
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.records.batch import iterate_headers
@@ -25,8 +26,7 @@ from kafkapy.records.validate import (
     validate_produced,
 )
 from kafkapy.replication.partition import RemoteReplica
-from kafkapy.server.broker import BrokerServer
-from kafkapy.storage.io.files import Files
+from kafkapy.server.lifecycle.broker import BrokerServer
 from kafkapy.storage.log.log import Log
 from kafkapy.turns import Steps, turns
 from kafkapy.types import TopicPartition

@@ -13,7 +13,7 @@ from kafkapy.protocol.messages.stop_replica import (
     StopReplicaTopicState,
     StopReplicaTopicV1,
 )
-from kafkapy.server.context import RequestContext
+from kafkapy.server.dispatch.context import RequestContext
 from kafkapy.server.handlers import stop_replica
 from kafkapy.types import TopicPartition
 from tests.server.harness import Client, call, run, running_broker

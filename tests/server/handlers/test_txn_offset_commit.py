@@ -9,8 +9,8 @@ from kafkapy.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from kafkapy.server.commits import COMMITS_IN_A_STEP
 from kafkapy.server.handlers import txn_offset_commit
+from kafkapy.server.handlers.shared.commits import COMMITS_IN_A_STEP
 from kafkapy.types import TopicPartition
 from tests.coordinator.transaction.world import GROUPS
 from tests.coordinator.world import TP

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from kafkapy.metrics import Metrics
 from kafkapy.protocol.message import Message
-from kafkapy.server.context import RequestContext
+from kafkapy.server.dispatch.context import RequestContext
 from kafkapy.turns import in_turns
 from tests.controller.harness import FakeBroker
 

@@ -15,8 +15,8 @@ from typing import Any, Final
 from kafkapy.network.dispatcher import Dispatcher, Waiting
 from kafkapy.network.errors import RefusedError
 from kafkapy.network.session import Session
+from kafkapy.platform.files import FileSlice
 from kafkapy.protocol.message import ProtocolError
-from kafkapy.storage.io.files import FileSlice
 from tests.simulation.cluster.loop import NODE, Node, SimulatedLoop
 
 Link = tuple[Node, Node]

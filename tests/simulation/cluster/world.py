@@ -25,11 +25,11 @@ from kafkapy.controller.requests import OnResponse, PeerQueues
 from kafkapy.metadata.store import StoreClosedError
 from kafkapy.metadata.znodes import ControllerZNode
 from kafkapy.network.peer import BrokerChannel
-from kafkapy.server.broker import START_FAILURES, BrokerServer
-from kafkapy.server.context import RequestContext, Services
-from kafkapy.server.dispatch import Dispatcher
-from kafkapy.server.interception import Handle, Hooks, Result
-from kafkapy.storage.io.files import Files
+from kafkapy.platform.files import Files
+from kafkapy.server.dispatch.context import RequestContext, Services
+from kafkapy.server.dispatch.dispatcher import Dispatcher
+from kafkapy.server.dispatch.interception import Handle, Hooks, Result
+from kafkapy.server.lifecycle.broker import START_FAILURES, BrokerServer
 from tests.simulation.cluster.clients import OFFSETS, TP, Clients
 from tests.simulation.cluster.coordinators import Coordinators
 from tests.simulation.cluster.flusher import SimulatedFlusher
@@ -284,11 +284,11 @@ class World:
         with ExitStack() as patched:
             patched.callback(shutil.rmtree, self.directory, ignore_errors=True)
             patched.callback(self.loop.close)
-            patched.enter_context(patch("kafkapy.server.broker.ThreadFlusher", flusher))
+            patched.enter_context(patch("kafkapy.server.lifecycle.broker.ThreadFlusher", flusher))
             if self.coordinators is not None:
                 patched.enter_context(patch("kafkapy.controller.controller.PeerQueues", queues))
-            patched.enter_context(patch("kafkapy.server.broker.bind", lambda _: _Socket()))
-            for name in ("kafkapy.server.broker", "kafkapy.server.node", "random"):
+            patched.enter_context(patch("kafkapy.server.lifecycle.broker.bind", lambda _: _Socket()))
+            for name in ("kafkapy.server.lifecycle.broker", "kafkapy.server.lifecycle.node", "random"):
                 patched.enter_context(patch(f"{name}.SystemRandom", random))
             patched.enter_context(_log_to(self))
             yield

@@ -5,10 +5,10 @@ from pathlib import Path
 from struct import Struct
 
 from kafkapy.config.log_config import LogConfig
+from kafkapy.platform.files import Files
 from kafkapy.storage.inspection.findings import Finding, Findings
 from kafkapy.storage.inspection.partition_check import Options, check_partition
-from kafkapy.storage.io.files import Files
-from kafkapy.storage.log_directory import LogManager
+from kafkapy.storage.log_manager import LogManager
 from kafkapy.testing.clock import ManualClock
 from tests.storage.support import PARTITION, START_MS, batch, marker, produced
 

@@ -3,13 +3,13 @@ from pathlib import Path
 
 import pytest
 
+from kafkapy.platform.files import Files
 from kafkapy.storage.inspection.directory_check import check_directory, is_data_directory, list_logs
 from kafkapy.storage.inspection.findings import ERROR, NOTE, WARNING, Findings
 from kafkapy.storage.inspection.partition_check import Options
-from kafkapy.storage.io.files import Files
 from kafkapy.types import TopicPartition
+from tests.platform.lock_holder import held_by_another
 from tests.storage.inspection.support import said
-from tests.storage.lock_holder import held_by_another
 from tests.storage.support import GOLDEN
 
 

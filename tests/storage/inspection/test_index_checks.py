@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from kafkapy.platform.files import Files
 from kafkapy.storage.inspection.findings import ERROR, Findings
 from kafkapy.storage.inspection.index_checks import REBUILT, OffsetIndexCheck, TimeIndexCheck
 from kafkapy.storage.inspection.log_scan import LogScan
-from kafkapy.storage.io.files import Files
 from tests.storage.inspection.support import OFFSET_ENTRY, TIME_ENTRY, check, said
 from tests.storage.support import START_MS, batch
 

@@ -1,8 +1,8 @@
 from pathlib import Path
 
+from kafkapy.platform.files import Files
 from kafkapy.storage.inspection import index_files
 from kafkapy.storage.inspection.index_files import aborted_entries, offset_entries, time_entries, zero_tail
-from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.index import OffsetIndex
 from kafkapy.storage.log.transaction_index import ENTRY
 from tests.storage.inspection.support import OFFSET_ENTRY, TIME_ENTRY

@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
+from kafkapy.platform.files import Files
 from kafkapy.records.record import Record, encode_legacy
 from kafkapy.storage.inspection import log_scan
 from kafkapy.storage.inspection.log_scan import LogScan
-from kafkapy.storage.io.files import Files
 from tests.storage.support import START_MS, batch
 
 LEGACY = encode_legacy([Record(b"k", b"v", START_MS, offset=9)], 1)

@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 
+from kafkapy.platform.files import Files
 from kafkapy.records.record import Record, encode_batch, encode_legacy
 from kafkapy.storage.inspection import log_scan
 from kafkapy.storage.inspection.findings import ERROR, MAX_OF_A_FILE, NOTE, WARNING, Finding, Findings
 from kafkapy.storage.inspection.partition_check import Extent, Options, check_file, check_partition
-from kafkapy.storage.io.files import Files
 from tests.storage.inspection.support import change, check, logs, said, written
 from tests.storage.support import GOLDEN, START_MS, batch
 

@@ -1,11 +1,11 @@
 from pathlib import Path
 
+from kafkapy.platform.files import Files
 from kafkapy.records.record import Record, encode_batch
 from kafkapy.storage.inspection import log_scan
 from kafkapy.storage.inspection.findings import Findings
 from kafkapy.storage.inspection.log_scan import LogScan
 from kafkapy.storage.inspection.producer_checks import SnapshotChecks, TransactionIndexCheck, Transactions
-from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.producer_state import ProducedBatch, ProducerEntry, encode_snapshot
 from kafkapy.storage.log.transaction_index import ENTRY
 from tests.storage.support import marker, produced

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.log_config import LogConfig
+from kafkapy.platform.errors import LogDirectoryError, LogDirectoryLockedError
+from kafkapy.platform.files import Files
 from kafkapy.storage.checkpoints import CLEANER
-from kafkapy.storage.errors import LogDirectoryError, LogDirectoryLockedError
 from kafkapy.storage.inspection.overlay import CUT, RENAMED, RecordingFiles, ShadowFiles
 from kafkapy.storage.inspection.repair import Repaired, _NoTimers, repair
-from kafkapy.storage.io.files import Files
 from kafkapy.testing.clock import ManualClock
 from tests.storage.inspection.support import change, check, logs, written
 from tests.storage.support import START_MS

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from kafkapy.platform.files import Files
 from kafkapy.storage.inspection.findings import ERROR, NOTE, Findings
 from kafkapy.storage.inspection.partition_check import check_swap
-from kafkapy.storage.io.files import Files
 from tests.storage.inspection.support import change, check
 from tests.storage.support import batch
 

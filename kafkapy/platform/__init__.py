@@ -1,0 +1,1 @@
+"""Files, descriptors, locks, disk errors and worker processes: all calls of the operating system."""

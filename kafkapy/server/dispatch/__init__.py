@@ -1,0 +1,1 @@
+"""The path of every request: obtain, admit, handle, encode."""

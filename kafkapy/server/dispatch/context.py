@@ -1,0 +1,131 @@
+"""The arguments of a handler beside the request: the broker's parts, the request's header and session."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kafkapy.clock import Clock
+from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.errors import BrokerError
+from kafkapy.network.session import Session
+
+if TYPE_CHECKING:
+    from kafkapy.controller.controller import Controller
+    from kafkapy.controller.topics import TopicAdmin
+    from kafkapy.coordinator.group.coordinator import GroupCoordinator
+    from kafkapy.coordinator.transaction.coordinator import TransactionCoordinator
+    from kafkapy.coordinator.transaction.markers import MarkerWriter
+    from kafkapy.metadata.configs import ConfigAdmin
+    from kafkapy.metadata.image import MetadataCache
+    from kafkapy.metadata.producer_ids import ProducerIds
+    from kafkapy.metadata.store import MetadataStore
+    from kafkapy.metrics import Metrics
+    from kafkapy.network.budget import FrameBudget
+    from kafkapy.protocol.headers import RequestHeader
+    from kafkapy.replication.fencing import ControllerFence
+    from kafkapy.replication.fetch_sessions import FetchSessionCache
+    from kafkapy.replication.replica_manager import ReplicaManager
+    from kafkapy.server.dispatch.compute_thread import ComputeThread
+    from kafkapy.server.handlers import ApiTable
+    from kafkapy.storage.log_manager import LogManager
+
+logger: Final = logging.getLogger(__name__)
+
+LOGGED_REFUSALS: Final = 10
+"""Refusals of one request that have a log line each; further ones are only counted."""
+REFUSALS_INTERVAL_MS: Final = 1_000
+"""How often the number of further refusals is logged."""
+
+WILDCARD_HOSTS = frozenset({"", "0.0.0.0", "::", "0:0:0:0:0:0:0:0"})  # noqa: S104  # compared with, not bound
+
+
+@dataclass(slots=True, eq=False)
+class Services:
+    """The parts of one running broker."""
+
+    config: BrokerConfig
+    clock: Clock
+    metadata: "MetadataCache"
+    fence: "ControllerFence"
+    store: "MetadataStore"
+    controller: "Controller"
+    topic_admin: "TopicAdmin"
+    config_admin: "ConfigAdmin"
+    producer_ids: "ProducerIds"
+    replica_manager: "ReplicaManager"
+    log_manager: "LogManager"
+    group_coordinator: "GroupCoordinator"
+    transaction_coordinator: "TransactionCoordinator"
+    marker_writer: "MarkerWriter"
+    fetch_sessions: "FetchSessionCache"
+    metrics: "Metrics"
+    apis: "Mapping[str, ApiTable]"
+    """The APIs of each listener, by its name."""
+    compute: "ComputeThread"
+    memory: "FrameBudget"
+    """Limits the bytes of responses and decoded requests; the same object as ``ListenerResources.response_budget``."""
+    large_requests: asyncio.Semaphore
+    """Limits how many large requests of all listeners are decoded and handled at a time."""
+
+
+class RequestContext:
+    """Services, header and session of one request. It is made for each request, so it has few fields."""
+
+    __slots__ = ("services", "header", "session", "_refusals")
+
+    def __init__(self, services: Services, header: "RequestHeader", session: Session) -> None:
+        self.services = services
+        self.header = header
+        self.session = session
+        self._refusals = 0
+
+    def log_refusal(self, subject: str, error: BrokerError) -> None:
+        """Log which part of the request is refused and why; the response has the error's code.
+
+        After ``LOGGED_REFUSALS`` lines further refusals are only counted; one line a second has their number. All
+        requests together have a limit too (``PeerLines``).
+        """
+        self._refusals += 1
+        if self._refusals <= LOGGED_REFUSALS:
+            if self._may_log():
+                host = self.session.peer_host
+                logger.info("Refused %s of %s: %s (error %d)", subject, host, error, error.error_code)
+        elif self._refusals == LOGGED_REFUSALS + 1:
+            self.services.clock.call_later(REFUSALS_INTERVAL_MS, self._log_further_refusals)
+
+    def log_wanted_sasl(self) -> None:
+        """Log that the client wants to authenticate with SASL on a listener without it, once a minute and address."""
+        now_s = self.services.clock.monotonic_s()
+        if self.services.metrics.sasl_lines.may_log(self.session.peer_host, now_s) and self._may_log():
+            logger.info(
+                "The client %s wants to authenticate with SASL, but listener %s is PLAINTEXT: it needs no credentials",
+                self.session.peer_host,
+                self.session.listener,
+            )
+
+    def _log_further_refusals(self) -> None:
+        count, self._refusals = self._refusals - LOGGED_REFUSALS, LOGGED_REFUSALS
+        if self._may_log():
+            logger.info("Refused %d further elements of the same request of %s", count, self.session.peer_host)
+
+    def _may_log(self) -> bool:
+        return self.services.metrics.peer_lines.may_log(self.services.clock.monotonic_s())
+
+    def own_endpoint(self) -> tuple[str, int]:
+        """Return the (host, port) of this broker that this client can use.
+
+        This is the listener's advertised address if one is configured (the connection's own host or port where
+        that is empty or 0). Otherwise it is the address that the listener is bound to, or, for a listener on every
+        interface, the address that the client has connected to.
+        """
+        name = self.session.listener
+        host, port = self.session.local_address
+        for endpoint in self.services.config.advertised_listeners:
+            if endpoint.listener_name == name:
+                return endpoint.host or host, endpoint.port or port
+        for endpoint in self.services.config.listeners:
+            if endpoint.listener_name == name and endpoint.host not in WILDCARD_HOSTS:
+                return endpoint.host, port
+        return host, port

@@ -1,0 +1,1 @@
+"""The broker composed, started, kept and stopped."""

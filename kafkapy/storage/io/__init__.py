@@ -1,1 +1,0 @@
-"""Files, descriptors, locks, disk errors and worker processes: all calls of the operating system for storage."""

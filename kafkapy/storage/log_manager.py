@@ -1,0 +1,754 @@
+"""All logs of a broker in its data directories."""
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Final, NamedTuple
+
+from kafkapy.clock import Clock, TimerHandle
+from kafkapy.config.log_config import LogConfig
+from kafkapy.platform.disk_errors import as_storage_error, file_refused, is_full
+from kafkapy.platform.errors import KafkaStorageError, LogDirectoryError
+from kafkapy.platform.files import files_removal, folder_removal
+from kafkapy.storage.checkpoints import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT
+from kafkapy.storage.data_directories import DataDirectories
+from kafkapy.storage.data_directory import DataDirectory, MetaProperties, PartitionFolders
+from kafkapy.storage.log.flusher import Flusher, InlineFlusher, sync_in_parallel
+from kafkapy.storage.log.log import Log, Storage
+from kafkapy.storage.log.retention import delete_old_segments
+from kafkapy.storage.log.segment import DELETED_SUFFIX
+from kafkapy.storage.recovery.recovery import Checkpointed
+from kafkapy.storage.recovery.recovery import load as load_log
+from kafkapy.turns import Steps, finish, while_true
+from kafkapy.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_NEW: Final = Checkpointed(is_new=True)
+_CHECKPOINTED: Final[dict[str, Callable[[Log], int | None]]] = {
+    RECOVERY_POINT: lambda log: log.recovery_point,
+    HIGH_WATERMARK: lambda log: log.high_watermark,
+    LOG_START_OFFSET: lambda log: (
+        log.log_start_offset
+        if log.log_start_offset > log.segments.first.base_offset or log.segments.first.log.is_missing
+        else None
+    ),
+}
+INLINE: Final = InlineFlusher()
+MOVES_CHECKPOINT_MS: Final = 1_000
+"""Time after a move until the checkpoints are written, so that many moves share them."""
+MAX_PREFERENCES: Final = 20_000
+"""How many partitions that are not here yet may have a preferred directory; the oldest preference is dropped first."""
+
+DirectoryListener = Callable[[str, Sequence[TopicPartition]], None]
+"""Called with the path of a data directory that has failed, and the partitions that were in it."""
+
+
+def _ignore_move(_partition: TopicPartition) -> None:
+    """The default of ``log_moved``, for a broker without a cleaner."""
+
+
+class LogManager:
+    """Opens, finds, creates and deletes logs; writes the checkpoints on request.
+
+    A data directory whose disk fails goes offline, at the start or later: its logs are removed from the manager, the
+    ``directory_listener`` is called, and the other directories stay in use.
+
+    A partition that is being moved has two logs here (KIP-113): the current one, and a *future replica* in another data
+    directory, which is a copy that is not complete yet. ``replication.log_dir_moves`` copies the records. Until the
+    future replica replaces the current log, neither retention nor compaction deletes records of the partition.
+    """
+
+    def __init__(
+        self, log_dirs: Sequence[str], config: LogConfig, clock: Clock, *, storage: Storage | None = None
+    ) -> None:
+        self.config = config
+        self.storage = storage or Storage(clock)
+        self.storage.disk_failed = self.disk_failed
+        self.storage.offsets_fall = partial(lower_checkpoints, self)
+        self.directories = DataDirectories(self.storage.files, log_dirs)
+        self.directory_listener: DirectoryListener | None = None
+        self._logs: dict[TopicPartition, Log] = {}
+        self._directory_of: dict[TopicPartition, DataDirectory] = {}
+        self._futures: dict[TopicPartition, Log] = {}
+        self._preferred: dict[TopicPartition, DataDirectory] = {}
+        self._move_timer: TimerHandle | None = None
+        self.log_moved: Callable[[TopicPartition], object] = _ignore_move
+        """Called when a future replica has replaced the current log (``cleaner``)."""
+        self._let_go: set[str] = set()
+        self.being_cleaned: set[TopicPartition] = set()
+        """Logs that are being compacted."""
+
+    # start
+
+    def lock(self) -> MetaProperties | None:
+        """See ``DataDirectories.lock``."""
+        return self.directories.lock(self.fail)
+
+    def load(self, config_of: Callable[[str], LogConfig] | None = None) -> None:
+        """Open every log, and recover those of a directory whose last stop was unclean.
+
+        ``config_of`` returns the configuration of a topic; ``parallel_recovery`` does the same with worker processes.
+        Raises ``LogDirectoryError`` and ``KafkaStorageError`` with a message for the operator.
+        """
+        if not self.directories.are_locked:
+            self.lock()
+        finish(load_found(self, survey(self), config_of or (lambda _topic: self.config)))
+
+    def open(
+        self, directory: DataDirectory, partition: TopicPartition, config: LogConfig, checkpointed: Checkpointed
+    ) -> Log:
+        """Open one log, made if it is missing; raises ``KafkaStorageError``."""
+        log = self._open(directory, directory.partition_path(partition), partition, config, checkpointed)
+        self._logs[partition] = log
+        self._directory_of[partition] = directory
+        return log
+
+    def open_future(
+        self,
+        directory: DataDirectory,
+        path: str,
+        partition: TopicPartition,
+        config: LogConfig,
+        checkpointed: Checkpointed,
+    ) -> Log:
+        """Open the future replica in the folder ``path``, made if it is missing; raises ``KafkaStorageError``."""
+        log = self._futures[partition] = self._open(directory, path, partition, config, checkpointed)
+        return log
+
+    def _open(
+        self,
+        directory: DataDirectory,
+        path: str,
+        partition: TopicPartition,
+        config: LogConfig,
+        checkpointed: Checkpointed,
+    ) -> Log:
+        log = Log(partition, path, config, self.storage)
+        with as_storage_error(log, "opened"):
+            if checkpointed is _NEW:
+                forget_checkpoints(self, directory, partition)
+            load_log(log, checkpointed)
+        directory.partition_count += 1
+        return log
+
+    # failed directories
+
+    def disk_failed(self, path: str, error: OSError) -> None:
+        """Take the data directory of ``path`` offline after an error that does not pass (``disk_errors``)."""
+        directory = self.directories.containing(path)
+        if directory is not None and directory.failure is None:
+            # The code that met the error still uses the log: the directory goes offline after it.
+            directory.failure = str(error)
+            self.storage.clock.call_later(0, self._take_offline, directory)
+
+    def fail(self, directory: DataDirectory, error: OSError) -> None:
+        """Take ``directory`` offline now."""
+        directory.failure = str(error)
+        self._take_offline(directory)
+
+    def _take_offline(self, directory: DataDirectory) -> None:
+        if directory.path in self._let_go:
+            return  # the directory failed during the start, which has reported it
+        self._let_go.add(directory.path)
+        partitions = [each for each, home in self._directory_of.items() if home is directory]
+        for partition in partitions:
+            del self._directory_of[partition]
+            log = self._logs.pop(partition)
+            self.storage.about_to_cut(log, 0)
+            log.release()
+        copies = [each for each, future in self._futures.items() if self._home_of(future) is directory]
+        for partition in copies:
+            self._futures.pop(partition).release()
+        directory.unlock()
+        if copies:
+            logger.error(
+                "The copies of %d partitions to %s, which had not ended, are given up", len(copies), directory.path
+            )
+        logger.error(
+            "The data directory %s is offline until the next start, with its %d partitions: %s. %s",
+            directory.path,
+            len(partitions),
+            directory.failure,
+            "The others stay in use" if self.directories.online else "It was the last one",
+        )
+        if self.directory_listener is not None:
+            self.directory_listener(directory.path, partitions)
+
+    # logs
+
+    def get(self, partition: TopicPartition) -> Log | None:
+        """Return the log, if there is one."""
+        return self._logs.get(partition)
+
+    def get_or_create(self, partition: TopicPartition, config: LogConfig | None = None, *, is_new: bool = True) -> Log:
+        """Return the log; a new log is created in the online directory with the fewest logs.
+
+        A log that is not known to be new may be in a directory that is offline: then it is not created. Raises
+        ``KafkaStorageError``.
+        """
+        log = self._logs.get(partition)
+        if log is not None:
+            return log
+        if not is_new and self.directories.offline:
+            raise KafkaStorageError(f"{partition} may be in a data directory that is offline")
+        refusal = KafkaStorageError("all data directories are offline")
+        for directory in self._directories_for(partition):
+            try:
+                log = self.open(directory, partition, config or self.config, _NEW)
+            except KafkaStorageError as error:
+                refusal = error
+            else:
+                self._preferred.pop(partition, None)
+                return log
+        raise refusal
+
+    def _directories_for(self, partition: TopicPartition) -> list[DataDirectory]:
+        """Return the directories in which a new log may be created, the best one first.
+
+        Raises ``KafkaStorageError`` if the preferred one is offline.
+        """
+        preferred = self._preferred.get(partition)
+        if preferred is not None:
+            self.directories.named(preferred.absolute_path)
+            return [preferred]
+        future = self._futures.get(partition)
+        taken = None if future is None else self._home_of(future)
+        free = [directory for directory in self.directories.online if directory is not taken]
+        if not free and self.discard_future(partition):
+            return self.directories.online
+        return sorted(free, key=lambda each: each.partition_count)
+
+    def delete(self, partition: TopicPartition) -> bool:
+        """Delete the log; its files are removed after ``file.delete.delay.ms``. Return whether there was one."""
+        log = self._logs.pop(partition, None)
+        if log is None:
+            return self.discard_future(partition)
+        directory = self._directory_of.pop(partition)
+        directory.partition_count -= 1
+        doomed = directory.deleted_path(partition)
+        self.storage.about_to_cut(log, 0)
+        with as_storage_error(log, "deleted"):
+            log.release()
+            self.storage.files.rename(log.directory, doomed)
+        self._detach_later(log, doomed)
+        self.discard_future(partition)
+        return True
+
+    def remove_later(self, path: str, delay_ms: int | None = None) -> None:
+        """Remove a folder after ``delay_ms``, ``file.delete.delay.ms`` by default."""
+        self.storage.clock.call_later(
+            self.config.file_delete_delay_ms if delay_ms is None else delay_ms, self._remove_directory, path
+        )
+
+    def _remove_directory(self, path: str) -> None:
+        def remove() -> Iterator[None]:
+            try:
+                yield from folder_removal(self.storage.files, path)
+            except OSError as error:
+                logger.warning("%s can't be removed now, the next start will try again: %s", path, error)
+
+        self.storage.flusher.run_gently(remove())
+
+    def all_logs(self) -> Iterable[Log]:
+        """Return every log."""
+        return self._logs.values()
+
+    def directory_of(self, partition: TopicPartition) -> str | None:
+        """Return the data directory that a partition is in."""
+        directory = self._directory_of.get(partition)
+        return directory.path if directory else None
+
+    def partitions_in(self, path: str) -> list[TopicPartition]:
+        """Return the partitions whose logs are in the data directory ``path``, sorted."""
+        return sorted(partition for partition in self._logs if self._directory_of[partition].path == path)
+
+    # moves between data directories (KIP-113)
+
+    def future(self, partition: TopicPartition) -> Log | None:
+        """Return the future replica, if the partition is being moved."""
+        return self._futures.get(partition)
+
+    def future_logs(self) -> Iterable[Log]:
+        """Return every future replica."""
+        return self._futures.values()
+
+    def _home_of(self, log: Log) -> DataDirectory:
+        directory = self.directories.containing(log.directory)
+        assert directory is not None, "a log is in one of the data directories"
+        return directory
+
+    def futures_in(self, path: str) -> list[TopicPartition]:
+        """Return the partitions that are being moved to the data directory ``path``, sorted."""
+        return sorted(each for each, future in self._futures.items() if self._home_of(future).path == path)
+
+    def prefer(self, partition: TopicPartition, path: str) -> None:
+        """Have the partition's log, or its future replica, created in the data directory ``path`` when it is created.
+
+        A preference is kept in memory until it is used; one for the directory in which the partition is, or to which it
+        is being moved, is not kept. Raises what ``DataDirectories.named`` raises.
+        """
+        directory = self.directories.named(path)
+        future = self._futures.get(partition)
+        self._preferred.pop(partition, None)
+        if self._directory_of.get(partition) is directory or (future and self._home_of(future) is directory):
+            return
+        if len(self._preferred) >= MAX_PREFERENCES:
+            del self._preferred[next(iter(self._preferred))]
+        self._preferred[partition] = directory
+
+    def is_moving_elsewhere(self, partition: TopicPartition, path: str) -> bool:
+        """Tell whether the partition is being moved to another data directory than ``path``; raises as ``prefer``."""
+        directory, future = self.directories.named(path), self._futures.get(partition)
+        return future is not None and self._home_of(future) is not directory
+
+    def create_future(self, partition: TopicPartition) -> Log | None:
+        """Create the future replica in the preferred directory, and abort a compaction of the current log.
+
+        Return None if the partition has no preferred directory, since it is there or is being moved there already.
+        Raises ``KafkaStorageError``, also while a data directory is offline: it may hold another future replica.
+        """
+        directory = self._preferred.get(partition)
+        current = self._logs.get(partition)
+        if directory is None or current is None:
+            return None
+        if self.directories.offline:
+            raise KafkaStorageError(f"{partition} can't be moved while a data directory is offline")
+        future = self.open_future(directory, directory.future_path(partition), partition, current.config, _NEW)
+        del self._preferred[partition]
+        self.storage.about_to_cut(current, current.log_end_offset)
+        return future
+
+    def discard_future(self, partition: TopicPartition) -> bool:
+        """Stop a move: delete the future replica, if there is one. Its files are removed later."""
+        future = self._futures.pop(partition, None)
+        if future is None:
+            return False
+        directory = self._home_of(future)
+        directory.partition_count -= 1
+        path = future.directory
+        future.release()
+        doomed = directory.deleted_path(partition)
+        try:
+            self.storage.files.rename(path, doomed)
+        except OSError as error:
+            file_refused(self.storage, path, error)  # the next start finds the folder, and copying goes on
+        else:
+            self._detach_later(future, doomed)
+        return True
+
+    def replace_with_future(self, partition: TopicPartition) -> Log:
+        """Replace the current log by the future replica, which has the same records, and return that.
+
+        The folder of the future replica gets the partition's name, the one of the old log is removed later. A crash
+        between the two leaves two folders of the partition, with the same records: the next start refuses them, as
+        Apache Kafka does. Raises ``KafkaStorageError``; then nothing has changed.
+        """
+        current, future = self._logs[partition], self._futures[partition]
+        assert current.log_end_offset == future.log_end_offset, (current, future)
+        source, target = self._directory_of[partition], self._home_of(future)
+        path, doomed = future.directory, source.deleted_path(partition)
+        with as_storage_error(future, "renamed"):
+            dropped = [name for name, _ in self.storage.files.list_directory(path) if name.endswith(DELETED_SUFFIX)]
+            future.rename_directory(target.partition_path(partition))
+        with as_storage_error(current, "renamed"):
+            try:
+                current.rename_directory(doomed)
+            except OSError:
+                with as_storage_error(future, "renamed"):
+                    future.rename_directory(path)
+                raise
+        del self._futures[partition]
+        self._logs[partition] = future
+        self._directory_of[partition] = target
+        source.partition_count -= 1
+        future.update_high_watermark(current.high_watermark)
+        current.release()
+        self._detach_later(current, doomed)
+        self._sync_names(target, source)
+        # The timers that remove dropped segments have their former paths. No reader has them: nobody read this log.
+        paths = [f"{future.directory}/{name}" for name in dropped]
+        self.storage.flusher.run_gently(files_removal(self.storage.files, paths))
+        self.log_moved(partition)
+        if self._move_timer is None:
+            self._move_timer = self.storage.clock.call_later(MOVES_CHECKPOINT_MS, self._checkpoint_moves)
+        return future
+
+    def _checkpoint_moves(self) -> None:
+        """Write the checkpoints after one or many moves: the moved logs are in others now."""
+        self._move_timer = None
+        for name in (RECOVERY_POINT, HIGH_WATERMARK, LOG_START_OFFSET):
+            self._checkpoint(name, self.storage.flusher)
+
+    def _cancel_checkpoint(self) -> None:
+        if self._move_timer is not None:
+            self._move_timer.cancel()
+            self._move_timer = None
+
+    def _detach_later(self, log: Log, doomed: str) -> None:
+        self.remove_later(doomed, log.config.file_delete_delay_ms)
+        self.storage.clock.call_later(log.config.file_delete_delay_ms, self._detach, log)
+
+    def _detach(self, log: Log) -> None:
+        if log.forget_segments():
+            self.storage.clock.call_later(0, self._detach, log)
+        else:
+            log.detach()
+
+    def _sync_names(self, *directories: DataDirectory) -> None:
+        """Fsync the names in ``directories``, one after the other, in a thread."""
+
+        def sync() -> None:
+            for directory in directories:
+                try:
+                    self.storage.files.sync_path(directory.path)
+                except OSError as error:
+                    refused.append((directory.path, error))
+
+        def done() -> None:
+            for path, error in refused:
+                file_refused(self.storage, path, error)
+
+        refused: list[tuple[str, OSError]] = []
+        self.storage.flusher.run(sync, done)
+
+    # upkeep: the broker calls these on its timers
+
+    def offsets(self, name: str) -> dict[str, dict[TopicPartition, int]]:
+        """Return, for each data directory, the present content of its checkpoint ``name``."""
+        offset_of = _CHECKPOINTED[name]
+        offsets: dict[str, dict[TopicPartition, int]] = {directory.path: {} for directory in self.directories}
+        for partition, log in self._logs.items():
+            offset = offset_of(log)
+            if offset is not None:
+                offsets[self._directory_of[partition].path][partition] = offset
+        for partition, future in self._futures.items():
+            offset = offset_of(future)
+            if offset is not None:
+                offsets[self._home_of(future).path].setdefault(partition, offset)
+        return offsets
+
+    def _checkpoint(self, name: str, flusher: Flusher = INLINE) -> None:
+        offsets = self.offsets(name)
+        for directory in self.directories.online:
+            refused = partial(file_refused, self.storage, f"{directory.path}/{name}")
+            directory.write_checkpoint(name, offsets[directory.path], flusher, refused)
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Each 5 s (``replica.high.watermark.checkpoint.interval.ms``): write the high watermarks, in a thread."""
+        self._checkpoint(HIGH_WATERMARK, self.storage.flusher)
+
+    def checkpoint_recovery_points(self) -> Steps[None]:
+        """Each 60 s (``log.flush.offset.checkpoint.interval.ms``): write the recovery points, remove old snapshots."""
+        self._checkpoint(RECOVERY_POINT, self.storage.flusher)
+        for log in self._online_logs():
+            yield
+            is_here = partial(self._has, log)
+            with suppress(KafkaStorageError), as_storage_error(log, "cleared of old snapshots"):
+                yield from while_true(is_here, log.delete_old_snapshots())
+            if is_here():
+                log.durability.resume()
+
+    def checkpoint_log_start_offsets(self) -> None:
+        """Each 60 s (``log.flush.start.offset.checkpoint.interval.ms``): write the starts that are within a segment."""
+        self._checkpoint(LOG_START_OFFSET, self.storage.flusher)
+
+    def _online_logs(self) -> Iterator[Log]:
+        """Yield the logs one by one; those that are deleted or go offline meanwhile are left out."""
+        for logs in (self._logs, self._futures):
+            for partition, log in tuple(logs.items()):
+                if logs.get(partition) is log:
+                    yield log
+
+    def _has(self, log: Log) -> bool:
+        return any(logs.get(log.topic_partition) is log for logs in (self._logs, self._futures))
+
+    def flush_due_logs(self) -> None:
+        """Each ``log.flush.scheduler.interval.ms``: flush logs after ``flush.ms``."""
+        now_ms = self.storage.clock.now_ms()
+        for log in (*self._logs.values(), *self._futures.values()):
+            if now_ms - log.last_flush_ms >= log.config.flush_ms:
+                log.durability.flush_later(log.log_end_offset)
+
+    def enforce_retention(self) -> Steps[None]:
+        """Each ``log.retention.check.interval.ms``: delete old segments.
+
+        The cleaner does this for compacted logs, as in Apache Kafka; without a cleaner nothing of them is deleted. A
+        log that is being compacted, or moved to another data directory, is skipped until the next time. An error of one
+        log's disk is logged and does not affect the others.
+        """
+        for log in self._online_logs():
+            yield
+            yield from self.trim(log, compacted=False)
+
+    def trim(self, log: Log, *, compacted: bool) -> Steps[None]:
+        """Delete the old segments of ``log``, in steps, if it is ``compacted`` or not, as the caller expects.
+
+        Nothing is deleted when the log is being compacted or moved, nor when it is not here any more; this may change
+        between two steps. An error of the disk has been logged.
+        """
+
+        def may_go_on() -> bool:
+            partition = log.topic_partition
+            is_busy = partition in self.being_cleaned or partition in self._futures
+            return self._logs.get(partition) is log and not is_busy and log.config.compact == compacted
+
+        if may_go_on():
+            with suppress(KafkaStorageError):
+                yield from while_true(may_go_on, delete_old_segments(log))
+
+    def remove_expired_producers(self) -> Steps[None]:
+        """Each 10 minutes: remove idempotent producers that have written nothing for long."""
+        now_ms = self.storage.clock.now_ms()
+        for log in self._online_logs():
+            yield
+            yield from log.producer_state.remove_expired(now_ms)
+
+    def shutdown(self) -> None:
+        """Make everything durable, write all checkpoints, mark the stop as clean and unlock the directories.
+
+        A directory with an error of its disk is not marked, and the next start recovers its logs.
+        """
+        self._cancel_checkpoint()
+        self.storage.flusher.close()
+        self._close_all()
+        self.directories.unlock()
+        self._logs.clear()
+        self._futures.clear()
+        self._directory_of.clear()
+
+    def _close_all(self) -> None:
+        """Close every log and mark the data directories without errors as clean."""
+        by_directory: dict[str, list[Log]] = {}
+        for partition, log in self._logs.items():
+            by_directory.setdefault(self._directory_of[partition].path, []).append(log)
+        for future in self._futures.values():
+            by_directory.setdefault(self._home_of(future).path, []).append(future)
+        for directory in self.directories.online:
+            try:
+                self._close_directory(directory, by_directory.get(directory.path, []))
+            except OSError as error:
+                logger.error(
+                    "The logs of %s could not be closed cleanly, the next start will recover them: %s",
+                    directory.path,
+                    error,
+                )
+
+    def _close_directory(self, directory: DataDirectory, held: list[Log]) -> None:
+        sync_in_parallel(self.storage.files, [path for log in held for path in log.prepare_close()])
+        for log in held:
+            log.finish_close()
+            finish(log.delete_old_snapshots())
+        for name in (RECOVERY_POINT, HIGH_WATERMARK, LOG_START_OFFSET):
+            directory.write_checkpoint(name, self.offsets(name)[directory.path], INLINE)
+        directory.mark_clean()
+
+    def abandon(self) -> None:
+        """Release every log and directory without writing, as if the process was killed; the next start recovers."""
+        self._cancel_checkpoint()
+        self.storage.flusher.close()
+        for log in (*self._logs.values(), *self._futures.values()):
+            log.release()
+        self.directories.unlock()
+
+
+# The start of a broker's logs: all data directories are read before any of them is changed.
+#
+# An error of one directory's disk takes that directory offline, and the start continues with the others. A problem that
+# the operator must decide (a foreign folder, one partition twice) stops the start; the marks of a clean stop are kept.
+
+
+class Found(NamedTuple):
+    """The content of one data directory."""
+
+    directory: DataDirectory
+    clean: bool
+    checkpoints: dict[TopicPartition, Checkpointed]
+    folders: PartitionFolders
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """The partitions whose current logs are there."""
+        return self.folders.partitions
+
+    @property
+    def paths(self) -> list[tuple[TopicPartition, str]]:
+        """The partitions with their folders, current logs and future replicas."""
+        current = [(partition, self.directory.partition_path(partition)) for partition in self.partitions]
+        return [*current, *self.folders.futures.items()]
+
+    def checkpointed(self, partition: TopicPartition) -> Checkpointed:
+        """Return the checkpointed offsets of a partition, known before its files are read."""
+        return self.checkpoints.get(partition, Checkpointed(self.clean))
+
+
+def survey(logs: "LogManager") -> list[Found]:
+    """Read the names in every directory; raises ``LogDirectoryError`` for a problem that the operator must decide."""
+    found = [each for directory in logs.directories.online if (each := _survey(logs, directory)) is not None]
+    _refuse_twins(found)
+    _keep_one_copy(found)
+    _name_missing(found)
+    for each in found:
+        if each.paths and not each.clean:
+            logger.warning("Recovering %d logs of %s after an unclean stop", len(each.paths), each.directory.path)
+    return found
+
+
+def load_found(
+    logs: "LogManager",
+    found: Sequence[Found],
+    config_of: Callable[[str], LogConfig],
+    recovered: Collection[str] = (),
+) -> Steps[None]:
+    """Open the partitions found, without reading those in the folders ``recovered`` again. See ``LogManager.load``.
+
+    A step is a log: many small ones may take seconds to recover.
+    """
+    for each in found:
+        yield from _load_directory(logs, each, config_of, recovered)
+    logs.directories.check_one_works()
+
+
+def _survey(logs: "LogManager", directory: DataDirectory) -> Found | None:
+    try:
+        clean = directory.is_clean()
+        return Found(directory, clean, directory.read_checkpoints(clean=clean), directory.list_partitions())
+    except OSError as error:
+        logs.fail(directory, error)
+        return None
+
+
+def _name_missing(found: list[Found]) -> None:
+    """Log the partitions that have a recovery point and no folder."""
+    there = {partition for each in found for partition, _ in each.paths}
+    for each in found:
+        for partition, checkpointed in each.checkpoints.items():
+            if checkpointed.recovery_point > 0 and partition not in there:
+                logger.error(
+                    "%s is missing: its records up to offset %d are lost%s",
+                    each.directory.partition_path(partition),
+                    checkpointed.recovery_point,
+                    "" if each.clean else ", unless its topic was deleted before the stop",
+                )
+
+
+def _refuse_twins(found: list[Found]) -> None:
+    homes: dict[TopicPartition, DataDirectory] = {}
+    for each in found:
+        for partition in each.partitions:
+            home = homes.setdefault(partition, each.directory)
+            if home is not each.directory:
+                raise LogDirectoryError(
+                    f"{partition} is in two data directories; remove one of {home.partition_path(partition)} "
+                    f"and {each.directory.partition_path(partition)}"
+                )
+
+
+def _keep_one_copy(found: list[Found]) -> None:
+    """Drop a partition's second future replica, and one in the current log's directory; a start would go on with both.
+
+    Both are copies. Apache Kafka refuses two future replicas of a partition.
+    """
+    kept: set[TopicPartition] = set()
+    for each in found:
+        for partition, path in list(each.folders.futures.items()):
+            if partition in kept or partition in each.partitions:
+                logger.warning("%s is removed: there is a better copy of %s", path, partition)
+                del each.folders.futures[partition]
+                each.folders.leftovers.append(path)
+            else:
+                kept.add(partition)
+
+
+def _load_directory(
+    logs: "LogManager",
+    found: Found,
+    config_of: Callable[[str], LogConfig],
+    recovered: Collection[str],
+) -> Steps[None]:
+    directory = found.directory
+    try:
+        directory.remove_clean_marker()
+        for partition, path in found.paths:
+            yield
+            if directory.failure is not None:
+                return  # since the last step; what was opened is closed
+            config, checkpointed = config_of(partition.topic), found.checkpointed(partition)
+            if path in recovered:
+                checkpointed = checkpointed._replace(recovered=True)
+            if partition in found.folders.futures:
+                logs.open_future(directory, path, partition, config, checkpointed)
+                logger.info("%s is being moved to %s; copying goes on", partition, directory.path)
+            else:
+                logs.open(directory, partition, config, checkpointed)
+        lower_all_checkpoints(logs)
+        _raise_recovery_points(logs, directory)
+    except OSError as error:
+        logs.fail(directory, error)
+    except KafkaStorageError as error:
+        if not isinstance(error.__cause__, OSError):
+            raise
+        logs.fail(directory, error.__cause__)
+    else:
+        for path in found.folders.leftovers:
+            logs.remove_later(path)
+
+
+# Lowers checkpoints that are above a log's offsets: after a crash a start would trust or drop records because of them.
+#
+# A recovery point above the end of a log that was truncated (or lost its tail, or is a new log with the name of a
+# deleted topic) makes the next start trust records that came later and were never flushed; a log start above the end
+# drops them. So the file is written *before* the offsets are lowered; Apache Kafka does it after a truncation and a
+# deletion.
+
+
+def lower_checkpoints(logs: "LogManager", log: "Log") -> None:
+    """Lower the checkpoints to ``log``'s recovery point and start, which were lowered, before its files are cut.
+
+    If a full disk has no space for the new recovery points, the file with the old ones is removed. Raises ``OSError``.
+    """
+    directory = logs.directories.containing(log.directory)
+    if directory is not None:
+        partition = log.topic_partition
+        for name, offset in ((RECOVERY_POINT, log.recovery_point), (LOG_START_OFFSET, log.log_start_offset)):
+            if directory.written_offset(name, partition) > offset:
+                try:
+                    directory.write_checkpoint(name, logs.offsets(name)[directory.path], INLINE)
+                except OSError as error:
+                    if name != RECOVERY_POINT or not is_full(error):
+                        raise
+                    directory.remove_checkpoint(name)
+
+
+def lower_all_checkpoints(logs: "LogManager") -> None:
+    """Lower the checkpoints after all logs were loaded: some may have lost their end, or all records.
+
+    Raises ``OSError``.
+    """
+    for log in (*logs.all_logs(), *logs.future_logs()):
+        lower_checkpoints(logs, log)
+
+
+def _raise_recovery_points(logs: "LogManager", directory: "DataDirectory") -> None:
+    """Write the recovery points if an unclean start has moved one: see ``recovery.load``. A full disk may refuse it.
+
+    Raises ``OSError``.
+    """
+    offsets = logs.offsets(RECOVERY_POINT)[directory.path]
+    if any(offset > directory.written_offset(RECOVERY_POINT, partition) for partition, offset in offsets.items()):
+        try:
+            directory.write_checkpoint(RECOVERY_POINT, offsets, INLINE)
+        except OSError as error:
+            if not is_full(error):
+                raise
+
+
+def forget_checkpoints(logs: "LogManager", directory: "DataDirectory", partition: "TopicPartition") -> None:
+    """Remove the checkpointed offsets of an earlier partition of this name before ``partition`` is created.
+
+    Raises ``OSError``.
+    """
+    for name in (RECOVERY_POINT, LOG_START_OFFSET, HIGH_WATERMARK):
+        if directory.written_offset(name, partition) > 0:
+            directory.write_checkpoint(name, logs.offsets(name)[directory.path], INLINE)

@@ -1,0 +1,13 @@
+"""The expected numbers are the answers of Apache Kafka 2.7.2 without an authorizer."""
+
+from kafkapy.server.handlers.shared.authorized_operations import cluster_operations, group_operations, topic_operations
+
+
+def test_all_operations_without_an_authorizer() -> None:
+    assert topic_operations(asked=True) == 3576
+    assert cluster_operations(asked=True) == 8096
+    assert group_operations(asked=True) == 328
+
+
+def test_operations_are_left_out_unless_requested() -> None:
+    assert {topic_operations(asked=False), cluster_operations(asked=False), group_operations(asked=False)} == {-(2**31)}
