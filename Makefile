@@ -44,6 +44,7 @@ ARGUMENTS ?=
 SCAN := $(wildcard setup.py $(foreach name,scan compact entries alike,kafkapy/records/$(name).py kafkapy/records/$(name).pxd))
 INSTALLED := $(VENV)/.installed
 SPARK_INSTALLED := $(VENV)/.installed-spark
+SPARK_JARS := $(VENV)/.spark-jars
 COMPILED := $(VENV)/.compiled
 
 .PHONY: compat-cluster compat-long fuzz simulate simulate-cluster kill mirror-kills chaos kill-all soak exactly-once help setup spark-setup java jars archives check fmt lint lint-spark fast test unit coverage compat compatibility run spark bench clean
@@ -75,8 +76,14 @@ $(COMPILED): $(INSTALLED) $(SCAN)
 
 setup: $(INSTALLED) $(COMPILED)
 
+# Spark's Kafka connector and Iceberg, which a session would fetch when it starts.
+$(SPARK_JARS): $(SPARK_INSTALLED)
+	@$(BIN)/python -m tools.java --ensure
+	@$(BIN)/python -m spark_examples.session
+	@touch $(SPARK_JARS)
+
 # What the Spark pipelines, Java and the suites beside real Kafka need as well (Kafka's jars come with PySpark's Ivy).
-spark-setup: setup $(SPARK_INSTALLED)
+spark-setup: setup $(SPARK_JARS)
 
 java: setup $(SPARK_INSTALLED)
 	@$(BIN)/python -m tools.java --ensure
@@ -174,7 +181,7 @@ fuzz: setup
 
 # --- everything ---------------------------------------------------------------------------------------------------
 
-unit: setup jars
+unit: spark-setup jars
 	rm -f .coverage .coverage.*
 	$(BIN)/pytest -n $(WORKERS) --cov --cov-branch --cov-report= tests
 	KAFKAPY_INTERPRETED_SCAN=1 $(BIN)/pytest -n $(WORKERS) --cov --cov-branch --cov-report= --cov-append tests/records

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyspark
 from pyspark.errors import PySparkRuntimeError
@@ -135,3 +136,17 @@ def _child_output(log: Path) -> Iterator[None]:
         for descriptor, original in saved:
             os.dup2(original, descriptor)
             os.close(original)
+
+
+def fetch_jars() -> None:
+    """Fetch the jars of the connector and of Iceberg, as the first session would, unless they are there already."""
+    names = [coordinates.split(":")[1] for coordinates in (connector(), iceberg())]
+    if os.environ.get(OFFLINE_JARS) or all(any(IVY.glob(f"jars/*{name}*.jar")) for name in names):
+        return
+    print(f"Fetching {', '.join(names)} and the jars that they need", flush=True)
+    with TemporaryDirectory() as directory:
+        open_session("fetch", Path(directory) / "spark.log", lake=Path(directory)).stop()
+
+
+if __name__ == "__main__":
+    fetch_jars()
