@@ -23,9 +23,14 @@ def _nothing() -> None:
 class Delayed(asyncio.Future[T]):
     """A future that can be hurried: ``hurry`` ends the waiting now, with the result that is possible then."""
 
+    held_size = 0
+    """Bytes that the waiting takes, if they are many."""
     hurry: Callable[[], None] = staticmethod(_nothing)
     forget: Callable[[], None] = staticmethod(_nothing)
     """Called when the future is cancelled. (A callback of the future would cost 3 µs at each end of a waiting.)"""
+
+    operation: "_Waiting | None" = None
+    """What waits in a purgatory, until the future is done."""
 
     @property
     def can_be_hurried(self) -> bool:
@@ -68,8 +73,8 @@ class _Waiting:
 
     __slots__ = ("keys", "attempt", "future", "timer")
 
-    def __init__(self, keys: tuple[Hashable, ...], attempt: Callable[[Any], Any], future: Delayed[Any]) -> None:
-        self.keys = keys
+    def __init__(self, attempt: Callable[[Any], Any], future: Delayed[Any]) -> None:
+        self.keys: list[Hashable] = []
         self.attempt = attempt
         self.future = future
         self.timer: TimerHandle | None = None
@@ -102,14 +107,23 @@ class Purgatory(Generic[Key]):
         broker stops, or the future is hurried: it must return a result then. Cancelling the future ends the waiting.
         """
         future: Delayed[T] = Delayed()
-        operation = _Waiting(tuple(keys), attempt, future)
+        operation = _Waiting(attempt, future)
         if can_be_hurried:
             future.hurry = partial(self._expire, operation)
-        for key in operation.keys:
-            self._waiting.setdefault(key, {})[operation] = None
         operation.timer = self._clock.call_later(timeout_ms, self._expire, operation)
         future.forget = partial(self._forget, operation)
+        future.operation = operation
+        self.add(future, keys)
         return future
+
+    def add(self, future: Delayed[T], keys: Iterable[Key]) -> None:
+        """Let an operation that waits, whose future ``wait`` returned, wait for more keys."""
+        operation = future.operation
+        assert operation is not None, "the future is one of a purgatory"
+        waiting = self._waiting
+        for key in keys:
+            operation.keys.append(key)
+            waiting.setdefault(key, {})[operation] = None
 
     def check(self, key: Key) -> None:
         """Let the operations that wait for ``key`` try to finish, and call those who watch it."""
@@ -161,6 +175,7 @@ class Purgatory(Generic[Key]):
             operation.timer.cancel()
             operation.timer = None
         operation.future.hurry = operation.future.forget = _nothing
+        operation.future.operation = None
         for key in operation.keys:
             operations = self._waiting.get(key)
             if operations is not None:

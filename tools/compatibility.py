@@ -13,7 +13,8 @@ from pathlib import Path
 
 from compat_tests import results
 from kafkapy.protocol.api_keys import ApiKey
-from kafkapy.server.handlers import REGISTRY, Api
+from kafkapy.server.dispatch.api_table import Api
+from kafkapy.server.handlers import REGISTRY
 from tools import client_table
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -231,6 +231,8 @@ class BrokerConfig:
         self.dynamic = dynamic
         """The dynamic overrides that are in force; ``update_dynamic`` changes them."""
         self._listeners: list[Listener] = []
+        self._found: dict[str, Value] = {}
+        """Values that were looked up since the last change."""
         check_broker_values(self)
 
     @classmethod
@@ -239,6 +241,12 @@ class BrokerConfig:
         return cls(properties or {})
 
     def __getitem__(self, name: str) -> Value:
+        found = self._found
+        if name not in found:
+            found[name] = self._look_up(name)
+        return found[name]
+
+    def _look_up(self, name: str) -> Value:
         dynamic = self.dynamic
         if name in dynamic.values:
             return dynamic.values[name]
@@ -298,6 +306,7 @@ class BrokerConfig:
         """
         old = self.dynamic
         self.dynamic = self.with_dynamic(cluster_default=cluster_default, per_broker=per_broker).dynamic
+        self._found.clear()
         names = old.changed_names(self.dynamic)
         if names:
             for listener in tuple(self._listeners):
@@ -329,6 +338,7 @@ class BrokerConfig:
     def assign_broker_id(self, broker_id: int) -> None:
         """Take the id that was generated, or found in the data directory; it may lie above the reserved ones."""
         self._static["broker.id"] = broker_id
+        self._found.clear()
 
     @property
     def log_dirs(self) -> tuple[str, ...]:

@@ -18,11 +18,12 @@ from kafkapy.observe.trace_summary import summary
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.message import Message, ProtocolError
 from kafkapy.protocol.writer import Part
+from kafkapy.server.dispatch.api_table import ApiTable
 from kafkapy.server.dispatch.context import RequestContext, Services
-from kafkapy.server.dispatch.dispatcher import Dispatcher, Route
-from kafkapy.server.dispatch.encoded import decoded_handler
-from kafkapy.server.dispatch.interception import Interceptor, Result
-from kafkapy.server.handlers import ApiTable
+from kafkapy.server.dispatch.dispatcher import Dispatcher, Reply
+from kafkapy.server.dispatch.interception import Interceptor, decoded_handler
+from kafkapy.server.dispatch.result import Request, Response, Result
+from kafkapy.server.dispatch.routes import Route
 
 CLIENT_GONE: Final = "the client has gone"
 SIZE_PREFIX: Final = 4
@@ -93,7 +94,7 @@ class TracingDispatcher(Dispatcher):
         """Of requests that are decoded off the loop, by the identity of their header: frame size, exchange if shown."""
         self._waiting: WeakKeyDictionary[asyncio.Future[Any], Exchange] = WeakKeyDictionary()
 
-    def dispatch(self, frame: memoryview, session: Session) -> list[Part] | Waiting[Route] | None:
+    def dispatch(self, frame: memoryview, session: Session) -> Reply:
         """See ``Dispatcher.dispatch``."""
         self._size, self._current = len(frame), None
         try:
@@ -113,7 +114,7 @@ class TracingDispatcher(Dispatcher):
             self._show_response(exchange, reply)
         return reply
 
-    def answer(self, waiting: Waiting[Route]) -> list[Part] | Waiting[Route] | None:
+    def answer(self, waiting: Waiting[Route]) -> Reply:
         """See ``Dispatcher.answer``."""
         exchange = self._waiting.pop(waiting.future, None)
         if exchange is None:  # not shown, or done at once, so that ``dispatch`` shows it
@@ -143,7 +144,7 @@ class TracingDispatcher(Dispatcher):
 
     async def _serve_large(
         self, route: Route, header: RequestHeader, located: tuple[memoryview, int], session: Session
-    ) -> "Message | asyncio.Future[Any] | None":
+    ) -> "Response | asyncio.Future[Response]":
         """See ``Dispatcher._serve_large``."""
         key = id(header)
         self._large_exchanges[key] = (len(located[0]), None)
@@ -160,11 +161,11 @@ class TracingDispatcher(Dispatcher):
             elif exchange is not None and task is not None:
                 self._waiting[task] = exchange
 
-    def _make_route(self, key: int, version: int) -> Route:
-        route = super()._make_route(key, version)
+    def _make_route(self, route: Route) -> Route:
+        route = super()._make_route(route)
         handle = decoded_handler(route.handle, self._run)
 
-        def traced(context: RequestContext, request: Any) -> Result:
+        def traced(context: RequestContext, request: Request) -> Result:
             if not self._trace.wanted.passes(context, request):
                 return handle(context, request)
             exchange = Exchange(context, self._clock.monotonic_s())
@@ -180,7 +181,7 @@ class TracingDispatcher(Dispatcher):
                 exchange.response = result
             return result
 
-        return route._replace(handle=traced, remember=None)
+        return route._replace(handle=traced, pattern=None)
 
     def _taken(self) -> Exchange | None:
         exchange, self._current = self._current, None

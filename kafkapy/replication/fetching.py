@@ -8,7 +8,7 @@ as nothing was found before it. Clients that are too old to expect more than the
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
 
@@ -23,7 +23,7 @@ from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.storage.errors import OffsetOutOfRangeError
 from kafkapy.storage.log.converted import ConvertedSlice
 from kafkapy.storage.log.log import LogPosition
-from kafkapy.turns import Steps, in_turns, pause
+from kafkapy.turns import Steps, at_once_or_in_turns
 from kafkapy.types import NO_BROKER_ID, NO_EPOCH, NO_OFFSET, TopicPartition, maker
 
 if TYPE_CHECKING:
@@ -41,6 +41,11 @@ together. With 64 kB batches and acks=all three brokers need a tenth less proces
 
 CHUNK_SIZE: Final = 50
 """Partitions that are read, or registered, in one step: some hundred microseconds."""
+
+MANY: Final = 100
+"""Partitions of a fetch that takes no memory worth counting while it waits."""
+WAITING_PARTITION_SIZE: Final = 1_000
+"""Bytes that a partition of a waiting fetch of more counts as."""
 
 _position_of: Final = maker(LogPosition)
 
@@ -104,7 +109,9 @@ class PartitionRead(NamedTuple):
 _read_of: Final = maker(PartitionRead)
 
 Wishes = Mapping[TopicPartition, FetchWish]
-Reads = list[PartitionRead]
+Reads = Sequence[PartitionRead]
+Build = Callable[[Reads], Steps[T]]
+"""Makes a response of what was read, in steps."""
 
 
 class FollowerWishes(Protocol):
@@ -130,119 +137,136 @@ def fetch(
     replicas: ReplicaManager,
     wishes: Wishes,
     limits: FetchLimits,
-    build: Callable[[Reads], T],
+    build: Build[T],
     session: FollowerWishes | None = None,
-) -> T | Delayed[T]:
+) -> Steps[T | Delayed[T | Awaitable[T]]]:
     """Return what ``build`` makes of the reads: now if there is enough, an error or no time, else a future of it.
 
-    A follower is answered when the loop has handled what is ready now: the batches that arrive together make one
-    response and not one each. It is told a new high watermark within ``TELL_WITHIN_MS``, and sooner with records; a
-    response for the high watermark alone after each batch would double the number of fetches.
+    A step is some partitions. The result of the future is an awaitable if its last reads take long.
     """
-    reading = _Reading(replicas, limits)
-    reading.add(wishes.items())
+    reading = yield from _read(replicas, wishes, limits)
     reads = reading.reads()
     if limits.max_wait_ms <= 0 or not (wishes or session) or reading.is_enough:
-        return build(reads)
-    pending = _PendingFetch(replicas, wishes, limits)
-    if pending.begin(wishes):
-        return build(reads)
+        return (yield from build(reads))
     if session is None:
-        return _wait(pending, build)
-    waiting = _FollowerWait(replicas, pending, limits, build, session)
-    if session.has_untold(reads):
-        waiting.tell_soon()
-    return waiting.response
+        return (yield from _FetchWait(replicas, wishes, limits, build).begin())
+    return (yield from _FollowerWait(replicas, wishes, limits, build, session).begin(reads))
 
 
-def fetch_one(
-    replicas: ReplicaManager,
-    topic_partition: TopicPartition,
-    wish: FetchWish,
-    limits: FetchLimits,
-    build: Callable[[Reads], T],
-) -> PartitionRead | Delayed[T]:
-    """Do what ``fetch`` does for a consumer's only partition; return the read itself if the answer need not wait."""
-    read = read_one(replicas, topic_partition, wish, limits, min(wish.max_bytes, limits.max_bytes))
-    if (
-        limits.max_wait_ms <= 0
-        or read.error_code
-        or len(read.records) >= limits.min_bytes
-        or read.preferred_read_replica != NO_BROKER_ID
-    ):
-        return read
-    pending = _PendingFetch(replicas, {topic_partition: wish}, limits)
-    return read if pending.begin(pending.wishes) else _wait(pending, build)
+class _FetchWait(Generic[T]):
+    """The waiting of a fetch until there is enough, or its time is over; then everything is read again."""
+
+    __slots__ = ("replicas", "limits", "pending", "build", "waiting")
+
+    def __init__(self, replicas: ReplicaManager, wishes: Wishes, limits: FetchLimits, build: Build[T]) -> None:
+        self.replicas = replicas
+        self.limits = limits
+        self.pending = _PendingFetch(replicas, wishes, limits)
+        self.build = build
+        self.waiting: Delayed[T | Awaitable[T]] = replicas.purgatory.wait((), self.attempt, limits.max_wait_ms)
+
+    def begin(self) -> Steps[Delayed[T | Awaitable[T]]]:
+        """Wait for all partitions; return the future of the response."""
+        wishes, waiting, add = self.pending.wishes, self.waiting, self.replicas.purgatory.add
+        if len(wishes) > MANY:
+            waiting.held_size = len(wishes) * WAITING_PARTITION_SIZE
+        remaining = iter(wishes)
+        while chunk := tuple(islice(remaining, CHUNK_SIZE)):
+            # First the wait, then the count: nothing that is appended in between goes unnoticed.
+            add(waiting, chunk)
+            if self.pending.begin(chunk):
+                waiting.hurry()
+                break
+            if len(chunk) == CHUNK_SIZE:
+                yield
+                if waiting.done():
+                    break
+        return waiting
+
+    def attempt(self, changed: TopicPartition | None) -> T | Awaitable[T] | None:
+        """See ``Purgatory.wait``."""
+        return self.read_again() if changed is None or self.pending.update(changed) else None
+
+    def wishes_now(self) -> Wishes:
+        """Return what is to be read for the response."""
+        return self.pending.wishes
+
+    def read_again(self) -> T | Awaitable[T]:
+        """Return the response, or an awaitable of it if that takes long."""
+        return at_once_or_in_turns(self._steps())
+
+    def _steps(self) -> Steps[T]:
+        reading = yield from _read(self.replicas, self.wishes_now(), self.limits)
+        return (yield from self.build(reading.reads()))
 
 
-def _wait(pending: "_PendingFetch", build: Callable[[Reads], T]) -> Delayed[T]:
-    """Wait until there is enough for a consumer, or its time is over."""
-    replicas, wishes, limits = pending.replicas, pending.wishes, pending.limits
+class _FollowerWait(_FetchWait[T]):
+    """The waiting of a follower's fetch.
 
-    def attempt(changed: TopicPartition | None) -> T | None:
-        if changed is not None and not pending.update(changed):
-            return None
-        return build(read_all(replicas, wishes, limits))
+    It is answered when the loop has handled what is ready now: the batches that arrive together make one response and
+    not one each. It is told a new high watermark within ``TELL_WITHIN_MS``, and sooner with records; a response for the
+    high watermark alone after each batch would double the number of fetches.
+    """
 
-    return replicas.purgatory.wait(wishes, attempt, limits.max_wait_ms)
-
-
-class _FollowerWait(Generic[T]):
-    """The waiting of a follower's fetch, see ``fetch``."""
-
-    __slots__ = ("_replicas", "_pending", "_limits", "_build", "_session", "_waiting", "_ends_soon", "_telling")
+    __slots__ = ("_session", "_ends_soon", "_telling")
 
     def __init__(
         self,
         replicas: ReplicaManager,
-        pending: "_PendingFetch",
+        wishes: Wishes,
         limits: FetchLimits,
-        build: Callable[[Reads], T],
+        build: Build[T],
         session: FollowerWishes,
     ) -> None:
-        self._replicas = replicas
-        self._pending = pending
-        self._limits = limits
-        self._build = build
+        super().__init__(replicas, wishes, limits, build)
         self._session = session
         self._ends_soon = False
         self._telling: TimerHandle | None = None
-        self._waiting = replicas.purgatory.wait(pending.wishes, self._attempt, limits.max_wait_ms)
+
+    def begin(self, reads: Reads = ()) -> Steps[Delayed[T | Awaitable[T]]]:
+        """See ``_FetchWait.begin``; ``reads`` were found."""
+        session = self._session
         session.on_wake = self._woken
+        waiting = yield from super().begin()
+        if session.wishes().keys() - self.pending.wishes.keys():  # woken while the wishes were collected
+            waiting.hurry()
+        elif session.has_untold(reads):
+            self._tell_soon()
+        return waiting
 
-    @property
-    def response(self) -> Delayed[T]:
-        """The future of what ``build`` makes of the reads."""
-        return self._waiting
+    def wishes_now(self) -> Wishes:
+        """See ``_FetchWait``: with the partitions that were woken meanwhile."""
+        return self._session.wishes()
 
-    def tell_soon(self) -> None:
+    def attempt(self, changed: TopicPartition | None) -> T | Awaitable[T] | None:
+        """See ``Purgatory.wait``."""
+        if changed is None:
+            return self.read_again()
+        if self._ends_soon:
+            return None
+        if self.pending.update(changed):
+            self._end_soon()
+        elif self._telling is None:
+            # Another follower, which fetched later, has moved the high watermark.
+            partition = self.replicas.partitions.get(changed)
+            log = None if partition is None else partition.log
+            if log is not None and self._session.is_untold(changed, log.high_watermark, log.log_start_offset):
+                self._tell_soon()
+        return None
+
+    def _tell_soon(self) -> None:
         """Some offset has moved: end the waiting within ``TELL_WITHIN_MS``."""
-        if self._telling is None and not self._waiting.done():
-            self._telling = self._replicas.clock.call_later(TELL_WITHIN_MS, self._end)
-            self._waiting.add_done_callback(self._told)
+        if self._telling is None and not self.waiting.done():
+            self._telling = self.replicas.clock.call_later(TELL_WITHIN_MS, self._end)
+            self.waiting.add_done_callback(self._told)
 
     def _told(self, _: object) -> None:
         if self._telling is not None:
             self._telling.cancel()
 
-    def _attempt(self, changed: TopicPartition | None) -> T | None:
-        if changed is None:
-            return self._build(read_all(self._replicas, self._session.wishes(), self._limits))
-        if self._ends_soon:
-            return None
-        if self._pending.update(changed):
-            self._end_soon()
-        elif self._telling is None:
-            # Another follower, which fetched later, has moved the high watermark.
-            partition = self._replicas.partitions.get(changed)
-            log = None if partition is None else partition.log
-            if log is not None and self._session.is_untold(changed, log.high_watermark, log.log_start_offset):
-                self.tell_soon()
-        return None
-
     def _woken(self, can_wait: bool) -> None:
         if can_wait:
-            self.tell_soon()
+            self._tell_soon()
         else:
             self._end_soon()
 
@@ -259,7 +283,7 @@ class _FollowerWait(Generic[T]):
             self._end()
 
     def _end(self) -> None:
-        self._waiting.hurry()  # which does nothing when the response is made, or is not needed any more
+        self.waiting.hurry()  # which does nothing when the response is made, or is not needed any more
 
 
 class _PendingFetch:
@@ -335,60 +359,6 @@ class _PendingFetch:
         return max(min(end.position - start.position, wish.max_bytes), 0)
 
 
-class EndWaiting:
-    """Ends the waiting of ``fetch_many`` when it is called."""
-
-    __slots__ = ("is_called", "waiting")
-
-    def __init__(self) -> None:
-        self.is_called = False
-        self.waiting: list[Delayed[bool]] = []
-
-    def __call__(self, can_wait: bool = False) -> None:  # noqa: ARG002
-        """End the waiting, now or as soon as it begins."""
-        self.is_called = True
-        for each in tuple(self.waiting):
-            each.hurry()
-
-
-async def fetch_many(
-    replicas: ReplicaManager,
-    wishes: Wishes,
-    limits: FetchLimits,
-    end_waiting: EndWaiting,
-    session: FollowerWishes | None = None,
-) -> Reads:
-    """Do what ``fetch`` does, for so many partitions that other requests must be served between them."""
-    if session is not None:
-        session.on_wake = end_waiting
-        if session.wishes().keys() - wishes.keys():  # woken while the wishes were collected
-            end_waiting()
-    reading = await in_turns(_read_many(replicas, wishes, limits))
-    if limits.max_wait_ms <= 0 or not wishes or end_waiting.is_called or reading.is_enough:
-        return reading.reads()
-    del reading
-    pending = _PendingFetch(replicas, wishes, limits)
-    waiting = end_waiting.waiting
-
-    def attempt(changed: TopicPartition | None) -> bool | None:
-        return True if changed is None or pending.update(changed) else None
-
-    try:
-        keys = iter(wishes)
-        while chunk := tuple(islice(keys, CHUNK_SIZE)):
-            # First the wait, then the count: nothing that is appended in between goes unnoticed.
-            waiting.append(replicas.purgatory.wait(chunk, attempt, limits.max_wait_ms))
-            if pending.begin(chunk) or end_waiting.is_called:
-                break
-            await pause()
-        else:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for each in waiting:
-            each.cancel()
-    return (await in_turns(_read_many(replicas, wishes if session is None else session.wishes(), limits))).reads()
-
-
 class _Reading:
     """Reads partitions one after the other, within the limits of the response."""
 
@@ -397,7 +367,7 @@ class _Reading:
     def __init__(self, replicas: ReplicaManager, limits: FetchLimits) -> None:
         self._replicas = replicas
         self._limits = limits
-        self._reads: Reads = []
+        self._reads: list[PartitionRead] = []
         self._left = limits.max_bytes
         self._min_one_batch = True
         self._size = 0
@@ -434,16 +404,12 @@ class _Reading:
         return self._reads
 
 
-def read_all(replicas: ReplicaManager, wishes: Wishes, limits: FetchLimits) -> Reads:
-    """Read every partition, within the limits, in the order of the wishes; those that don't exist come last."""
+def _read(replicas: ReplicaManager, wishes: Wishes, limits: FetchLimits) -> Steps[_Reading]:
+    """Read every partition, within the limits, in the order of the wishes; a step is ``CHUNK_SIZE`` of them."""
     reading = _Reading(replicas, limits)
-    reading.add(wishes.items())
-    return reading.reads()
-
-
-def _read_many(replicas: ReplicaManager, wishes: Wishes, limits: FetchLimits) -> Steps[_Reading]:
-    """Read every partition; a step is ``CHUNK_SIZE`` of them."""
-    reading = _Reading(replicas, limits)
+    if len(wishes) <= CHUNK_SIZE:
+        reading.add(wishes.items())
+        return reading
     remaining = iter(wishes.items())
     while chunk := list(islice(remaining, CHUNK_SIZE)):
         reading.add(chunk)

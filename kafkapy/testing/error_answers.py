@@ -19,8 +19,8 @@ from kafkapy.protocol.messages import response_class
 from kafkapy.protocol.places import PLACES, Place, Role
 from kafkapy.protocol.writer import Writer
 from kafkapy.server.dispatch.context import RequestContext
-from kafkapy.server.dispatch.interception import Handle, Result
 from kafkapy.server.dispatch.message_places import NamedResource, Select, extended, names_in
+from kafkapy.server.dispatch.result import Handle, Result
 from kafkapy.testing.fault_rules import Rule
 from kafkapy.types import TopicPartition
 

@@ -17,8 +17,8 @@ from typing import Any, Final, Unpack
 from kafkapy.network.errors import RefusedError
 from kafkapy.protocol.message import Message
 from kafkapy.server.dispatch.context import RequestContext, Services
-from kafkapy.server.dispatch.interception import Handle, Result
 from kafkapy.server.dispatch.message_places import names_in
+from kafkapy.server.dispatch.result import Handle, Result
 from kafkapy.testing import fault_checks
 from kafkapy.testing.error_answers import ErrorAnswer, has_place, refusing, release_bodies, result_of
 from kafkapy.testing.expired_members import Target, UnknownMemberError, expire, may_have_joined, targeted

@@ -13,8 +13,9 @@ from kafkapy.metadata.embedded import EmbeddedStore
 from kafkapy.metadata.store import MetadataStore
 from kafkapy.network.session import Session
 from kafkapy.server.dispatch.context import Services
-from kafkapy.server.dispatch.dispatcher import LocalRequests
 from kafkapy.server.dispatch.interception import Hooks
+from kafkapy.server.dispatch.local_requests import LocalRequests
+from kafkapy.server.handlers import ALL_APIS
 from kafkapy.server.lifecycle import ephemeral
 from kafkapy.server.lifecycle.broker import START_FAILURES, BrokerServer
 from kafkapy.testing.errors import BrokerNotRunningError, BrokerStartError, TestingError
@@ -56,7 +57,7 @@ class HostedBroker:
         self._cluster: HostedCluster | None = None
         self.broker_id: int | None = None
         """The id within a cluster."""
-        self.requests = LocalRequests()
+        self.requests = LocalRequests(ALL_APIS)
         self.clock = MovingClock()
         self.faults = Faults()
 

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from kafkapy.protocol.errors import ErrorCode
-from kafkapy.replication.fetching import FetchLimits, FetchWish, fetch, read_one
+from kafkapy.replication.fetching import FetchLimits, FetchWish, read_one
 from kafkapy.types import TopicPartition
 from tests.replication.brokers import TP, Brokers, brokers
 from tests.replication.leader import Pair
 from tests.replication.logs import ME, Node, batch
+from tests.replication.reading import fetch
 from tests.server.harness import batch as batch_of
 from tests.server.harness import run, values_of
 

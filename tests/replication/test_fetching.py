@@ -8,10 +8,11 @@ import pytest
 from kafkapy.config.log_config import LogConfig
 from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.replication.fetch_sessions import FetchSessionCache
-from kafkapy.replication.fetching import TELL_WITHIN_MS, FetchLimits, FetchWish, Reads, fetch, read_all, read_one
+from kafkapy.replication.fetching import TELL_WITHIN_MS, FetchLimits, FetchWish, Reads, read_one
 from kafkapy.storage.log.log import Log, LogPosition
 from kafkapy.types import TopicPartition
 from tests.replication.logs import ME, TP, Node, batch, state
+from tests.replication.reading import fetch, read_all
 
 SIZE = len(batch())
 LIMITS = FetchLimits(max_wait_ms=500, min_bytes=1, max_bytes=1 << 20)

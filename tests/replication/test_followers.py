@@ -26,10 +26,11 @@ from kafkapy.protocol.messages.offset_commit import (
 )
 from kafkapy.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkapy.replication.fetching import MANY
 from kafkapy.replication.partition import Partition
 from kafkapy.server.dispatch.context import RequestContext, Services
-from kafkapy.server.dispatch.interception import Handle, Hooks, Result
-from kafkapy.server.handlers.fetch import MANY
+from kafkapy.server.dispatch.interception import Hooks
+from kafkapy.server.dispatch.result import Handle, Result
 from kafkapy.testing.moving_clock import MovingClock
 from kafkapy.types import TopicPartition
 from tests.replication.brokers import TP, Brokers, brokers

@@ -14,7 +14,7 @@ from kafkapy.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from kafkapy.replication.fetching import FetchLimits, FetchWish, fetch, read_all
+from kafkapy.replication.fetching import FetchLimits, FetchWish
 from kafkapy.replication.quota import UNLIMITED
 from kafkapy.replication.throttle import ReplicationThrottles, throttled_partitions
 from kafkapy.testing.clock import ManualClock
@@ -22,6 +22,7 @@ from kafkapy.testing.moving_clock import MovingClock
 from tests.replication.brokers import TP, Brokers, brokers
 from tests.replication.leader import BACKOFF_MS, Pair, throttles
 from tests.replication.logs import ME, Node, batch
+from tests.replication.reading import fetch, read_all
 from tests.server.harness import batch as batch_of
 from tests.server.harness import run as run_cluster
 from tests.server.harness import values_of

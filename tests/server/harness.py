@@ -26,8 +26,9 @@ from kafkapy.protocol.primitives import Reader, Writer
 from kafkapy.records.batch import iterate_headers
 from kafkapy.records.record import Record, encode_batch, read_records
 from kafkapy.server.dispatch.context import RequestContext
-from kafkapy.server.dispatch.dispatcher import route_of
 from kafkapy.server.dispatch.interception import Hooks
+from kafkapy.server.dispatch.routes import route_of
+from kafkapy.server.handlers import REGISTRY
 from kafkapy.server.lifecycle.broker import NO_HOOKS, BrokerServer
 from kafkapy.turns import finish
 
@@ -177,6 +178,12 @@ def session_of(broker: BrokerServer, client: Client) -> Session:
     return session
 
 
+def has_form(broker: BrokerServer, client: Client, api_key: int, version: int) -> bool:
+    """Whether the client's connection has a form of an API's requests."""
+    form = session_of(broker, client).forms.get(api_key << 16 | version)
+    return form is not None and form.is_made
+
+
 def fetch_request(topic: str, offset: int = 0, **fields: Any) -> FetchRequest:
     partition = FetchPartition(
         fields.pop("partition", 0),
@@ -203,7 +210,7 @@ def call(broker: BrokerServer, request: Any, version: int, *, client_id: str = "
     """A handler's answer, called as the dispatcher calls it."""
     header = RequestHeader(request.API_KEY, version, 1, client_id)
     session = next(iter(broker.listeners[0].connections)).session
-    handle = route_of(request.API_KEY, version).handle
+    handle = route_of(REGISTRY[request.API_KEY], version).handle
     response = handle(RequestContext(broker.services, header, session), request)
     return result_of(response)
 

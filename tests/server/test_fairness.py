@@ -26,7 +26,8 @@ from kafkapy.protocol.messages.offset_for_leader_epoch import (
 from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.server.dispatch import dispatcher as dispatch_module
 from kafkapy.server.dispatch.context import RequestContext, Services
-from kafkapy.server.dispatch.interception import Handle, Hooks, Result
+from kafkapy.server.dispatch.interception import Hooks
+from kafkapy.server.dispatch.result import Handle, Result
 from kafkapy.server.handlers import CLIENT_APIS
 from kafkapy.server.lifecycle.broker import BrokerServer
 from kafkapy.types import TopicPartition

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from kafkapy.replication.fencing import ControllerFence
     from kafkapy.replication.fetch_sessions import FetchSessionCache
     from kafkapy.replication.replica_manager import ReplicaManager
+    from kafkapy.server.dispatch.api_table import ApiTable
     from kafkapy.server.dispatch.compute_thread import ComputeThread
-    from kafkapy.server.handlers import ApiTable
     from kafkapy.storage.log_manager import LogManager
 
 logger: Final = logging.getLogger(__name__)

@@ -1,223 +1,149 @@
-"""Forms of requests: the next request of a connection is compared with an earlier one as bytes, and not decoded.
+"""Forms: a connection's next request is compared with an earlier one as bytes, and not decoded.
 
 Clients send nearly the same requests again and again: a heartbeat differs from the one before in its correlation id
-only, a commit in its offsets too, a fetch in its offset and the epoch of its session. Decoding is a fifth to a third of
-the broker's work on such a request.
+only, a commit in its offsets too, a fetch in its offset and the epoch of its session, a produced batch in its partition
+and its records. Decoding is a fifth to a third of the broker's work on such a request.
 
-After a request was decoded and handled, the handler's ``remember`` may leave a form of it in ``Session.forms``, by the
-request's first four bytes (API key and version). The dispatcher asks the form what a later request has in the places
-that may vary (``match``), and lets it do what the handler does (``handle``). A request that does not match is decoded.
-Where making a form costs more than decoding, a connection gets one when two requests in a row are about the same
-thing; the form then stays until ``MOST_MISSES`` requests have not had it, so that a client whose requests vary pays
-seldom for one (``note_repeat``).
-Every form is tested against the decoded way with random requests: ``tests/server/handlers/test_repeated_*.py``.
+A form is a decode cache: it gives back the request that the bytes would be decoded to, and answers nothing. A handler's
+module declares with its ``PATTERN`` which fields vary. The form knows the places of these fields, compares all other
+bytes with those of the request that it was made of, and makes the request with the values that it finds. A request
+that differs elsewhere is decoded.
+
+A form is made of the second request that a connection sends of an API and version. If requests miss it, it is made
+anew, of the eighth, sixteenth, … of them: a client whose requests vary elsewhere pays seldom for a form.
 """
 
 from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from kafkapy.protocol.headers import RequestHeader
-from kafkapy.protocol.message import Message
-from kafkapy.protocol.primitives import decode, encode
+from kafkapy.protocol.message import Message, Records
+from kafkapy.protocol.primitives import encode
 from kafkapy.server.dispatch.context import RequestContext
-from kafkapy.server.dispatch.interception import Handler
+from kafkapy.server.dispatch.varying import around_integers, layout_of
 from kafkapy.types import maker
 
-if TYPE_CHECKING:
-    from kafkapy.network.session import Session
-
-API_AND_CORRELATION_ID: Final = Struct(">ii")
-"""The first fields of a request: API key and version as one number, and the correlation id."""
-CONTENT_PLACE: Final = API_AND_CORRELATION_ID.size
-"""The position behind the correlation id, from which two requests may be equal."""
+API: Final = Struct(">i")
+"""The first field of a request: API key and version as one number."""
 CORRELATION_ID: Final = slice(4, 8)
-"""Where the correlation id is in a request, which begins with API key and version, and in a response with its size."""
 LARGEST_FORM_SIZE: Final = 1024
-"""Bytes of a request that a connection may keep; of a Produce request those before the records count.
-
-A form may keep what is made of them too, some 10 kB at most."""
-MOST_ELEMENTS: Final = 16
-"""Topics, or partitions of a topic, of a request that a connection may keep: decoded, one takes a hundred bytes."""
+"""Bytes of a request that a connection may keep, without its records."""
 MOST_VALUES: Final = 256
 """Decoded values of such a request, as ``Reader.budget`` counts them, tagged fields too."""
 MOST_FORMS: Final = 6
-"""Forms that a connection may keep, one for each API that has some; another one replaces the oldest."""
-MOST_MISSES: Final = 8
-"""Requests of a form's API and version that had another form, or none, before a new one may replace it."""
+"""Forms that a connection may keep, one for each API and version; another one replaces the oldest."""
+MOST_MISSES: Final = 4096
+"""Requests that miss a form before it is made anew, at most."""
+
+RECORDS: Final = "R"
+"""The format of records, with their size, at the end of a request."""
 
 M = TypeVar("M", bound=Message)
 
 _header_of: Final = maker(RequestHeader)
 
 
-class RequestForm(Protocol):
-    """Requests of one connection that differ little. It must not refer to the session, which refers to it."""
+class Pattern(NamedTuple, Generic[M]):
+    """Which fields of an API's requests vary from one request of a connection to the next."""
 
-    api: tuple[int, int]
-    """API key and version."""
-    misses: int
-    """See ``note_repeat``."""
+    formats: Callable[[RequestContext, M], str | None]
+    """Return the formats of these fields: letters of ``struct``, then perhaps ``RECORDS``. None: no form is of use."""
+    vary: Callable[[M, tuple[int, ...], Records | None], M]
+    """Return a request with other integers there, in the order in which they are written, and other records.
 
-    def match(self, frame: memoryview) -> Any:
-        """What a request of this API and version has in the places that may vary; None if it has another form."""
-
-    def handle(self, varying: Any, frame: memoryview, session: "Session") -> Any:
-        """Do what the handler does with a request that has ``varying``; may return the response's frame too."""
-
-    def header(self, frame: memoryview) -> RequestHeader:
-        """The header of a request that has this form."""
+    The given request must stay as it is."""
 
 
-class Form:
-    """What forms have in common: the header of a request that was decoded."""
+class RequestForm:
+    """Requests of one connection, of one API and version, that differ in some fields only."""
 
-    __slots__ = ("api", "misses", "services", "_client_id", "_unknown_tagged_fields")
-
-    def __init__(self, context: RequestContext) -> None:
-        self.misses = 0
-        key, version, _, self._client_id, self._unknown_tagged_fields = context.header
-        self.api = key, version
-        self.services = context.services
-
-    def header(self, frame: memoryview) -> RequestHeader:
-        """See ``RequestForm``."""
-        correlation_id: int = API_AND_CORRELATION_ID.unpack_from(frame)[1]
-        return _header_of((*self.api, correlation_id, self._client_id, self._unknown_tagged_fields))
-
-    def context(self, frame: memoryview, session: "Session") -> RequestContext:
-        """The context of a request that has this form."""
-        return RequestContext(self.services, self.header(frame), session)
-
-
-class SameRequest(Form):
-    """Requests that differ in the correlation id only: the decoded one is handled again, so it must not be changed."""
-
-    __slots__ = ("_request", "_content", "_handle")
-
-    def __init__(self, context: RequestContext, request: Message, frame: memoryview, handle: Handler) -> None:
-        super().__init__(context)
-        self._request = request
-        self._content = bytes(frame[CONTENT_PLACE:])
-        self._handle = handle
-
-    def match(self, frame: memoryview) -> bool | None:
-        """See ``RequestForm``: nothing varies."""
-        return True if frame[CONTENT_PLACE:] == self._content else None
-
-    def handle(self, _: bool, frame: memoryview, session: "Session") -> Any:
-        """See ``RequestForm``."""
-        return self._handle(self.context(frame, session), self._request)
-
-
-class IntegersForm(Form):
-    """Requests that differ in the correlation id and in some integers: ``layout`` is that of ``layout_of``."""
-
-    __slots__ = ("_layout", "_constant")
-
-    def __init__(self, context: RequestContext, frame: memoryview, layout: Struct) -> None:
-        super().__init__(context)
-        self._layout = layout
-        self._constant = layout.unpack(frame)[::2]
-
-    def match(self, frame: memoryview) -> tuple[int, ...] | None:
-        """See ``RequestForm``: the integers."""
-        if len(frame) != self._layout.size:
-            return None
-        fields = self._layout.unpack(frame)
-        return fields[1::2] if fields[::2] == self._constant else None
-
-
-class _Seen:
-    """What the last request was about, in the place of a form."""
-
-    __slots__ = ("about",)
-
-    def __init__(self, about: object) -> None:
-        self.about = about
-
-    def match(self, _: memoryview) -> None:
-        """No request has this form."""
-
-
-class _NoForm:
-    """In the place of a form: requests are encoded in an unusual way, for which no form can be made."""
-
-    __slots__ = ("misses",)
+    __slots__ = ("_misses", "_patience", "_header", "_request", "_vary", "_layout", "_constant", "_has_records")
 
     def __init__(self) -> None:
-        self.misses = 0
+        self._misses = 0
+        self._patience = 2
+        self._layout: Struct | None = None  # there is no request yet that it could be made of
 
-    def match(self, _: memoryview) -> None:
-        """No request has this form."""
+    @property
+    def is_made(self) -> bool:
+        """Whether it may give requests back."""
+        return self._layout is not None
 
+    def obtain(self, frame: memoryview) -> tuple[RequestHeader, Message] | None:
+        """Return what the frame would be decoded to; None if it has another form, or the form is not made yet."""
+        layout = self._layout
+        if layout is None:
+            return None
+        size, records = layout.size, None
+        if self._has_records:
+            if len(frame) < size:
+                return None
+            records = frame[size:]
+            fields = layout.unpack_from(frame)
+            integers = fields[3:-2:2]
+            if fields[-2] != len(records):
+                return None
+        elif len(frame) == size:
+            fields = layout.unpack(frame)
+            integers = fields[3::2]
+        else:
+            return None
+        if fields[::2] != self._constant:
+            return None
+        key, version, _, client_id, tagged_fields = self._header
+        header = _header_of((key, version, fields[1], client_id, tagged_fields))
+        return header, self._vary(self._request, integers, records)
 
-def note_repeat(about: object, frame: memoryview, session: "Session") -> bool:
-    """Note what a decoded request is about; tell whether to make a form for requests like it.
-
-    That is so if the one before was about the same, and there is no form, or one that has missed ``MOST_MISSES``.
-    """
-    known: RequestForm | _NoForm | _Seen | None = session.forms.get(API_AND_CORRELATION_ID.unpack_from(frame)[0])
-    if isinstance(known, _Seen):
-        if known.about == about:
-            return True
-    elif known is not None:
-        known.misses += 1
-        if known.misses < MOST_MISSES:
-            return False
-    keep(_Seen(about), frame, session)
-    return False
-
-
-def keep(form: RequestForm | _NoForm | _Seen, frame: memoryview, session: "Session") -> None:
-    """Compare the next requests of this API and version with ``form``."""
-    forms, key = session.forms, API_AND_CORRELATION_ID.unpack_from(frame)[0]
-    if key not in forms and len(forms) >= MOST_FORMS:
-        del forms[next(iter(forms))]
-    forms[key] = form
-
-
-def layout_of(frame: memoryview, request: M, version: int, letters: str, invert: Callable[[M], None]) -> Struct | None:
-    """Return the ``Struct`` that unpacks ``frame`` into constant bytes and varying integers, by turns.
-
-    None if ``encode`` would write other bytes than those of the frame. ``letters`` are the integers' formats in
-    ``struct``. ``invert`` inverts all bits of these integers in a request: then all of their bytes differ, which shows
-    where the integers are.
-    """
-    body = encode(request, version)
-    begin = len(frame) - len(body)
-    if frame[begin:] != body:
-        return None
-    other = decode(type(request), body, version)
-    invert(other)
-    inverted = encode(other, version)
-    places = [begin + place for place, (one, two) in enumerate(zip(body, inverted, strict=True)) if one != two]
-    form, end = f">{CONTENT_PLACE}x", CONTENT_PLACE
-    for letter in letters:
-        size = Struct(f">{letter}").size
-        form += f"{places[0] - end}s{letter}"
-        end = places[0] + size
-        del places[:size]
-    assert not places, "all that was inverted is in the layout"
-    return Struct(f"{form}{len(frame) - end}s")
-
-
-def keep_integers(
-    context: RequestContext,
-    request: M,
-    frame: memoryview,
-    varying: tuple[str, Callable[[M], None]],
-    make: Callable[[RequestContext, M, memoryview, Struct], RequestForm],
-) -> None:
-    """Let the connection's next requests of this API and version have the form that ``make`` makes with their layout.
-
-    ``varying`` are the letters of the integers and the function that inverts them, see ``layout_of``.
-    """
-    layout = layout_of(frame, request, context.header.api_version, *varying)
-    keep(_NoForm() if layout is None else make(context, request, frame, layout), frame, context.session)
+    def learn(
+        self, pattern: Pattern[M], context: RequestContext, request: M, frame: memoryview, body_place: int
+    ) -> None:
+        """Note that a request had to be decoded, whose body begins at ``body_place``; make the form of some of them."""
+        formats = pattern.formats(context, request)
+        if formats is None:
+            return
+        self._misses += 1
+        if self._misses < self._patience:
+            return
+        self._misses, self._patience = 0, min(4 * self._patience, MOST_MISSES)
+        self._layout = None
+        integers = formats.removesuffix(RECORDS)
+        self._has_records = integers != formats
+        numbers, version = len(integers), context.header.api_version
+        start = bytes(frame[:body_place])
+        # null is written with a size of -1
+        zeros = pattern.vary(request, (0,) * numbers, b"" if self._has_records else None)
+        ones = pattern.vary(request, (-1,) * numbers, None)
+        first = _with_correlation_id(0, start) + encode(zeros, version)
+        other = _with_correlation_id(-1, start) + encode(ones, version)
+        if len(first) > LARGEST_FORM_SIZE:
+            return
+        formats = f"i{integers}i" if self._has_records else f"i{integers}"
+        constant = around_integers(first, other, formats)
+        self._layout, self._constant = layout_of(constant, formats), tuple(constant)
+        self._header, self._request, self._vary = context.header, zeros, pattern.vary
+        if self.obtain(frame) is None:  # it is encoded in an unusual way
+            self._layout = None
 
 
-def keep_same(context: RequestContext, request: Message, frame: memoryview, handle: Handler) -> None:
-    """Let ``handle`` have ``request`` again when the connection repeats it; it must have few elements."""
-    if len(frame) <= LARGEST_FORM_SIZE:
-        keep(SameRequest(context, request, frame, handle), frame, context.session)
+def _with_correlation_id(number: int, start: bytes) -> bytes:
+    place = CORRELATION_ID
+    return start[: place.start] + number.to_bytes(place.stop - place.start, signed=True) + start[place.stop :]
+
+
+def form_for(forms: dict[int, RequestForm], api: int) -> RequestForm:
+    """Return the connection's form of an API and version, as ``API`` reads them, which may not be made yet."""
+    form = forms.get(api)
+    if form is None:
+        if len(forms) >= MOST_FORMS:
+            del forms[next(iter(forms))]
+        form = forms[api] = RequestForm()
+    return form
+
+
+def _same(request: Message, _: tuple[int, ...], __: Records | None) -> Message:
+    return request
+
+
+REPEATED: Final[Pattern[Message]] = Pattern(lambda _context, _request: "", _same)
+"""Nothing varies but the correlation id."""

@@ -4,27 +4,23 @@ The dispatcher wraps a handler when it makes its route, and only if there is a h
 without hooks take no longer.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kafkapy.clock import Clock
+from kafkapy.delayed import Delayed
 from kafkapy.network.peer import BrokerChannel
 from kafkapy.platform.files import Files
-from kafkapy.protocol.message import Message
+from kafkapy.server.dispatch.encoding import EncodedParts, Filled
+from kafkapy.server.dispatch.result import Handle, Handler, Request, Response, Result
+from kafkapy.turns import Steps, at_once_or_in_turns
 
 if TYPE_CHECKING:
     from kafkapy.network.dispatcher import Dispatcher
+    from kafkapy.server.dispatch.api_table import ApiTable
     from kafkapy.server.dispatch.context import RequestContext, Services
-    from kafkapy.server.handlers import ApiTable
-
-Result = Message | Awaitable[Message | None] | None
-"""The result of a handler: the response, an awaitable of it, or None when there is no answer."""
-
-Handle = Callable[["RequestContext", Any], Result]
-
-Handler = Callable[["RequestContext", Any], Result | Generator[None, None, Result]]
-"""The ``handle`` of a handler's module: besides results it may return steps that lead to one (``kafkapy/turns.py``)."""
 
 
 class Interceptor(Protocol):
@@ -34,11 +30,11 @@ class Interceptor(Protocol):
         """Called before the broker serves its first request."""
         ...
 
-    def handle(self, context: "RequestContext", request: Any, handle: Handle) -> Result:
+    def handle(self, context: "RequestContext", request: Request, handle: Handle) -> Result:
         """Answer ``request`` by calling ``handle`` or otherwise; ``RefusedError`` closes the connection.
 
-        ``request`` is None for an ApiVersions request in a version that the broker doesn't know. A coroutine keeps the
-        receive buffer of its request until it is done, and continues after the client has disconnected.
+        A coroutine keeps the receive buffer of its request until it is done, and continues after the client has
+        disconnected.
         """
         ...
 
@@ -67,3 +63,25 @@ class Hooks:
     """Accesses the files of the data directory in place of ``Files()``."""
     peers: Callable[[BrokerChannel], BrokerChannel] | None = None
     """Wraps the connections of a part of the broker to other brokers."""
+
+
+def decoded_handler(handler: Handler, run: Callable[[Steps[Result]], Result] = at_once_or_in_turns) -> Handle:
+    """Wrap a handler for callers that read or change responses: encoded ones are decoded, and ``run`` runs steps."""
+
+    def handled(context: "RequestContext", request: Request) -> Result:
+        steps = handler(context, request)
+        result: Result = run(steps) if isinstance(steps, Generator) else steps
+        if isinstance(result, asyncio.Future) and not isinstance(result, asyncio.Task):
+            return Delayed.of(asyncio.ensure_future(_decoded(result)), result)  # which can be cancelled, as it can
+        if isinstance(result, Awaitable):
+            return _decoded(result)
+        return result.decoded() if isinstance(result, Filled | EncodedParts) else result
+
+    return handled
+
+
+async def _decoded(coming: Awaitable[Response | Awaitable[Response]]) -> Response:
+    result = await coming
+    while isinstance(result, Awaitable):
+        result = await result
+    return result.decoded() if isinstance(result, Filled | EncodedParts) else result

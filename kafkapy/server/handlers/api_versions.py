@@ -13,8 +13,8 @@ from typing import Final
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from kafkapy.server.dispatch.api_table import ApiTable
 from kafkapy.server.dispatch.context import RequestContext
-from kafkapy.server.handlers import ApiTable
 
 _SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", re.ASCII)
 

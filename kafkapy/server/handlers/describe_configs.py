@@ -30,7 +30,7 @@ from kafkapy.protocol.messages.describe_configs import (
 from kafkapy.protocol.primitives import encode, write_message
 from kafkapy.protocol.writer import Part, Writer
 from kafkapy.server.dispatch.context import RequestContext, Services
-from kafkapy.server.dispatch.encoded import EncodedParts
+from kafkapy.server.dispatch.encoding import EncodedParts
 from kafkapy.server.handlers.shared.broker_loggers import describe_loggers
 from kafkapy.server.handlers.shared.config_resources import check_broker_name, check_types, error_text
 from kafkapy.turns import pause

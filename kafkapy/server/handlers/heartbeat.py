@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from kafkapy.server.dispatch.encoded import Encoded
-from kafkapy.server.dispatch.forms import keep_same
+from kafkapy.server.dispatch.encoding import Filled, ResponseTemplate
+from kafkapy.server.dispatch.forms import REPEATED
 from kafkapy.server.handlers.shared.older_versions import refuses_static_member
 
 if TYPE_CHECKING:
@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 
 _KNOWN_ANSWERS: Final = 64
 
+PATTERN: Final = REPEATED
+"""A member repeats its heartbeat until the generation ends."""
 
-def handle(context: "RequestContext", request: HeartbeatRequest) -> Encoded:
+
+def handle(context: "RequestContext", request: HeartbeatRequest) -> Filled:
     """Answer with the coordinator's error code."""
     instance_id = request.group_instance_id
     if instance_id is not None and refuses_static_member(context, instance_id):
@@ -33,10 +36,5 @@ def handle(context: "RequestContext", request: HeartbeatRequest) -> Encoded:
 
 
 @lru_cache(maxsize=_KNOWN_ANSWERS)
-def _answer(version: int, error_code: int) -> Encoded:
-    return Encoded(HeartbeatResponse(error_code=error_code), version)
-
-
-def remember(context: "RequestContext", request: HeartbeatRequest, frame: memoryview) -> None:
-    """Let the next requests of the connection be compared with this one: it is repeated until the generation ends."""
-    keep_same(context, request, frame, handle)
+def _answer(version: int, error_code: int) -> Filled:
+    return ResponseTemplate(lambda: HeartbeatResponse(error_code=error_code), "", version).filled()

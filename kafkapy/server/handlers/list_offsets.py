@@ -10,7 +10,6 @@ UNSUPPORTED_FOR_MESSAGE_FORMAT 43 (a format without timestamps), FENCED_LEADER_E
 
 from collections.abc import Set as AbstractSet
 from functools import partial
-from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkapy.errors import BrokerError
@@ -25,22 +24,11 @@ from kafkapy.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from kafkapy.protocol.primitives import encode
 from kafkapy.records.errors import RecordsError
 from kafkapy.replication.partition import Partition
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.server.dispatch.context import RequestContext, Services
-from kafkapy.server.dispatch.encoded import SIZE_AND_CORRELATION_ID, SIZE_SIZE
-from kafkapy.server.dispatch.forms import (
-    API_AND_CORRELATION_ID,
-    CONTENT_PLACE,
-    LARGEST_FORM_SIZE,
-    MOST_ELEMENTS,
-    SameRequest,
-    keep,
-    keep_same,
-    note_repeat,
-)
+from kafkapy.server.dispatch.forms import REPEATED
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.segment import TimestampOffset
 from kafkapy.storage.log.time_search import BatchSearch, LongSearchError
@@ -48,7 +36,7 @@ from kafkapy.turns import Steps, turns
 from kafkapy.types import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, READ_COMMITTED, TopicPartition
 
 if TYPE_CHECKING:
-    from kafkapy.network.session import Session
+    pass
 
 CONSUMER: Final = -1
 _FIRST_VERSION_OF_OFFSET_NOT_AVAILABLE: Final = 5
@@ -92,61 +80,8 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsR
     return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(topics[0].name, [answer])])
 
 
-_REMEMBERED_VERSIONS: Final = (4, 5)
-"""The versions that consumers use now, and whose responses ``RepeatedListOffsets`` knows the places of."""
-_ANSWERED: Final = Struct(">hqqi")
-"""What their response for one partition ends with: error code, timestamp (ms), offset and epoch."""
-
-
-class RepeatedListOffsets(SameRequest):
-    """Requests for an end of one partition, of which the correlation id alone differs.
-
-    So the last bytes of the response alone differ.
-
-    Without the encoding, a request on 16 connections takes 0.66 of the processor time that it took with it, on one
-    connection 0.82.
-    """
-
-    __slots__ = ("_asker", "_topic_partition", "_wanted", "_response")
-
-    def __init__(self, context: RequestContext, request: ListOffsetsRequest, frame: memoryview) -> None:
-        super().__init__(context, request, frame, handle)
-        (topic,) = request.topics
-        (self._wanted,) = topic.partitions
-        is_consumer = request.replica_id == CONSUMER
-        self._asker = _Asker(_NO_PARTITIONS, context.header.api_version, is_consumer, request.isolation_level)
-        self._topic_partition = TopicPartition(topic.name, self._wanted.partition_index)
-        row = ListOffsetsPartitionResponse(self._wanted.partition_index)
-        response = ListOffsetsResponse(topics=[ListOffsetsTopicResponse(topic.name, [row])])
-        self._response = bytearray(SIZE_AND_CORRELATION_ID.size) + encode(response, context.header.api_version)
-
-    def handle(self, _: bool, frame: memoryview, session: "Session") -> bytearray:  # noqa: ARG002  # as each form has it
-        """Return the response's frame."""
-        answer = _answer(self.services.replica_manager, self._asker, self._topic_partition, self._wanted)
-        response = self._response[:]
-        size = len(response)
-        correlation_id = API_AND_CORRELATION_ID.unpack_from(frame)[1]
-        SIZE_AND_CORRELATION_ID.pack_into(response, 0, size - SIZE_SIZE, correlation_id)
-        fields = answer.error_code, answer.timestamp, answer.offset, answer.leader_epoch
-        _ANSWERED.pack_into(response, size - _ANSWERED.size, *fields)
-        return response
-
-
-def remember(context: RequestContext, request: ListOffsetsRequest, frame: memoryview) -> None:
-    """Let the next requests of the connection be compared with this one: monitors ask for the same ends again.
-
-    A form for one partition costs more than decoding: it is made when the request before was the same.
-    """
-    topics = request.topics
-    if len(topics) != 1 or len(topics[0].partitions) > MOST_ELEMENTS or len(frame) > LARGEST_FORM_SIZE:
-        return
-    if len(topics[0].partitions) != 1 or context.header.api_version not in _REMEMBERED_VERSIONS:
-        keep_same(context, request, frame, handle)
-    elif note_repeat(bytes(frame[CONTENT_PLACE:]), frame, context.session):
-        if topics[0].partitions[0].timestamp in _ENDS:
-            keep(RepeatedListOffsets(context, request, frame), frame, context.session)
-        else:
-            keep_same(context, request, frame, handle)
+PATTERN: Final = REPEATED
+"""Monitors ask for the same ends again and again."""
 
 
 def _answer_many(context: RequestContext, request: ListOffsetsRequest) -> Steps[ListOffsetsResponse]:

@@ -13,9 +13,8 @@ REPLICA_NOT_AVAILABLE 9 (version 0: a replica is offline), LISTENER_NOT_FOUND 72
 """
 
 from collections.abc import Awaitable, Collection, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from kafkapy.config.broker_config import DynamicLayers
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import LeaderNotAvailableError, PolicyViolationError
 from kafkapy.metadata.image import BrokerInfo, MetadataImage, PartitionInfo, TopicImage
@@ -28,22 +27,18 @@ from kafkapy.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from kafkapy.server.dispatch.encoded import Encoded
-from kafkapy.server.dispatch.forms import LARGEST_FORM_SIZE, MOST_ELEMENTS, SameRequest, keep
+from kafkapy.server.dispatch.forms import REPEATED
 from kafkapy.server.handlers.shared.authorized_operations import cluster_operations, topic_operations
 from kafkapy.turns import Steps, in_turns, pause
 from kafkapy.types import NO_LEADER
 
 if TYPE_CHECKING:
-    from kafkapy.network.session import Session
     from kafkapy.server.dispatch.context import RequestContext
 
 PARTITIONS_IN_A_STEP = 64
 """Rows that are built between two places to pause: some hundred microseconds."""
 TOPICS_AT_ONCE = 64
 """Topics of a request that is answered in one step, if they have few partitions."""
-MOST_KEPT_SIZE: Final = 4096
-"""Bytes of an answer that a connection keeps."""
 
 Answer = MetadataResponse | Awaitable[MetadataResponse]
 
@@ -67,38 +62,8 @@ def handle(context: "RequestContext", request: MetadataRequest) -> Answer | Step
     return _response(context, request, image, topics)
 
 
-class RepeatedMetadata(SameRequest):
-    """The same question again. Its answer is kept, encoded, until the metadata or the broker's configuration change."""
-
-    __slots__ = ("_answer", "_generation", "_configured")
-
-    def __init__(self, context: "RequestContext", request: MetadataRequest, frame: memoryview) -> None:
-        super().__init__(context, request, frame, handle)
-        self._answer: Encoded | None = None
-        self._generation = 0
-        self._configured: DynamicLayers | None = None
-
-    def handle(self, varying: bool, frame: memoryview, session: "Session") -> Any:
-        """See ``RequestForm``."""
-        services = self.services
-        generation, configured = services.metadata.generation, services.config.dynamic
-        if self._answer is not None and self._generation == generation and self._configured is configured:
-            return self._answer
-        self._answer = None
-        answer = super().handle(varying, frame, session)
-        if isinstance(answer, MetadataResponse):  # at once, from the present image; others wait or take steps
-            encoded = Encoded(answer, self.api[1])
-            if encoded.size > MOST_KEPT_SIZE:
-                return encoded
-            self._answer, self._generation, self._configured = encoded, generation, configured
-            return encoded
-        return answer
-
-
-def remember(context: "RequestContext", request: MetadataRequest, frame: memoryview) -> None:
-    """Let the next requests of the connection be compared with this one: clients ask for the same topics again."""
-    if len(frame) <= LARGEST_FORM_SIZE and len(request.topics or ()) <= MOST_ELEMENTS:
-        keep(RepeatedMetadata(context, request, frame), frame, context.session)
+PATTERN: Final = REPEATED
+"""Clients ask for the same topics again and again."""
 
 
 def _are_many(topics: list[TopicImage]) -> bool:

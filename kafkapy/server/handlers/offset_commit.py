@@ -10,34 +10,27 @@ FENCED_INSTANCE_ID 82; in version 0: UNKNOWN_TOPIC_OR_PARTITION 3, OFFSET_METADA
 name can't be a part of a path).
 """
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from functools import lru_cache
-from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.coordinator.answer import respond, respond_in_turns
 from kafkapy.coordinator.group.calls import CommitCall, commit_call_of
 from kafkapy.coordinator.group.offset_requests import utf16_length
-from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset, committed_offset_of
+from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset
 from kafkapy.metadata.exchange import consumer_offsets
 from kafkapy.protocol.errors import ErrorCode
-from kafkapy.protocol.headers import response_header_version
-from kafkapy.protocol.message import Message
+from kafkapy.protocol.message import Message, Records
 from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from kafkapy.server.dispatch.encoded import Encoded
-from kafkapy.server.dispatch.forms import (
-    CORRELATION_ID,
-    LARGEST_FORM_SIZE,
-    IntegersForm,
-    keep_integers,
-    note_repeat,
-)
+from kafkapy.server.dispatch.encoding import Filled, ResponseTemplate
+from kafkapy.server.dispatch.forms import Pattern
 from kafkapy.server.handlers.shared.commits import COMMITS_IN_A_STEP, is_large, parts_of, split_by_existence
 from kafkapy.server.handlers.shared.older_versions import TREE_VERSION, refuses_static_member
 from kafkapy.server.handlers.shared.partition_rows import rows_by_topic
@@ -45,7 +38,6 @@ from kafkapy.turns import Steps, in_turns, pause, pieces
 from kafkapy.types import TopicPartition, as_long
 
 if TYPE_CHECKING:
-    from kafkapy.network.session import Session
     from kafkapy.server.dispatch.context import RequestContext
 
 DATED_VERSION = 1
@@ -55,7 +47,7 @@ TREE_NODES_AT_ONCE: Final = 64
 """Offsets that are written into the metadata tree at once: some milliseconds, most of them in the store."""
 _KNOWN_ANSWERS: Final = 1024
 _KNOWN_PARTITIONS: Final = 16
-"""Answers for more partitions are not cached, and their requests get no form."""
+"""Answers for more partitions are not cached."""
 
 
 Answered = Message | Awaitable[OffsetCommitResponse]
@@ -170,96 +162,33 @@ async def _commit_to_tree(context: "RequestContext", request: OffsetCommitReques
     return await in_turns(_build_in_steps(errors))
 
 
-class RepeatedCommit(IntegersForm):
-    """Commits of one member for the same few partitions, which differ in correlation id and offsets only."""
-
-    __slots__ = ("_request", "_pattern", "_partitions", "_generation", "_no_errors", "_response")
-
-    def __init__(
-        self, context: "RequestContext", request: OffsetCommitRequest, frame: memoryview, layout: Struct
-    ) -> None:
-        super().__init__(context, frame, layout)
-        self._request = request
-        partitions = request.topics[0].partitions
-        call = self._call([0] * len(partitions))  # with any offsets
-        names_each_once = len(call.offsets) == len(partitions)
-        # None if a partition is named twice, or has metadata, or for a reason of the coordinator's
-        self._pattern = context.services.group_coordinator.commit_pattern(call) if names_each_once else None
-        self._generation = -1  # of the last metadata in which all partitions exist
-        self._partitions = tuple(call.offsets)
-        self._no_errors = dict.fromkeys(self._partitions, 0)
-        is_flexible = response_header_version(*self.api) > 0
-        self._response = _without_errors(self.api[1], self._partitions).frame(0, flexible_header=is_flexible)
-
-    def handle(
-        self, offsets: tuple[int, ...], frame: memoryview, session: "Session"
-    ) -> bytearray | Answered | Steps[Answered]:
-        """Commit the offsets; return the response's frame, or as the function ``handle``."""
-        services = self.services
-        if services.metadata.generation != self._generation:
-            image = services.metadata.image
-            if any(image.partition(*partition) is None for partition in self._partitions):
-                return self._decoded(offsets, frame, session)
-            self._generation = services.metadata.generation
-        if self._pattern is not None:
-            answer = services.group_coordinator.commit_offsets_again(self._pattern, offsets)
-        else:
-            answer = services.group_coordinator.commit_offsets(self._call(offsets))
-        if answer == 0 or (answer.is_set and answer.value == self._no_errors):
-            response = self._response[:]
-            response[CORRELATION_ID] = frame[CORRELATION_ID]
-            return response
-        return respond(answer, _build)
-
-    def _call(self, offsets: Sequence[int]) -> CommitCall:
-        request, now_ms = self._request, self.services.clock.now_ms()
-        (topic,) = request.topics
-        commits: dict[TopicPartition, CommittedOffset] = {}
-        for each, offset in zip(topic.partitions, offsets, strict=True):
-            fields = offset, each.committed_leader_epoch, each.committed_metadata or "", now_ms, NO_EXPIRY
-            commits[TopicPartition(topic.name, each.partition_index)] = committed_offset_of(fields)
-        member = request.group_id, request.member_id, request.generation_id_or_member_epoch
-        return commit_call_of((*member, commits, request.group_instance_id))
-
-    def _decoded(self, offsets: tuple[int, ...], frame: memoryview, session: "Session") -> Answered | Steps[Answered]:
-        """Do what is done for the decoded request: some partition does not exist."""
-        for partition, offset in zip(self._request.topics[0].partitions, offsets, strict=True):
-            partition.committed_offset = offset
-        return handle(self.context(frame, session), self._request)
+def _formats(context: "RequestContext", request: OffsetCommitRequest) -> str | None:
+    topics = request.topics
+    if context.header.api_version <= DATED_VERSION or len(topics) != 1:
+        return None
+    return "q" * len(topics[0].partitions)
 
 
-def _about(context: "RequestContext", request: OffsetCommitRequest) -> object:
-    """All of a commit but its offsets.
-
-    If more varies, for example metadata that contain the time, a form would never match.
-    """
+def _vary(request: OffsetCommitRequest, offsets: tuple[int, ...], _: Records | None) -> OffsetCommitRequest:
     (topic,) = request.topics
     partitions = [
-        (each.partition_index, each.committed_leader_epoch, each.committed_metadata) for each in topic.partitions
+        OffsetCommitRequestPartition(
+            each.partition_index, offset, each.committed_leader_epoch, each.commit_timestamp, each.committed_metadata
+        )
+        for each, offset in zip(topic.partitions, offsets, strict=True)
     ]
-    member = request.group_id, request.generation_id_or_member_epoch, request.member_id, request.group_instance_id
-    return context.header.client_id, member, topic.name, partitions
+    return OffsetCommitRequest(
+        request.group_id,
+        request.generation_id_or_member_epoch,
+        request.member_id,
+        request.group_instance_id,
+        request.retention_time_ms,
+        [OffsetCommitRequestTopic(topic.name, partitions=partitions)],
+    )
 
 
-def remember(context: "RequestContext", request: OffsetCommitRequest, frame: memoryview) -> None:
-    """Let the next commits of the connection be compared with this one, if the one before differed in offsets only."""
-    topics = request.topics
-    if (
-        len(topics) != 1
-        or not 0 < len(topics[0].partitions) <= _KNOWN_PARTITIONS
-        or len(frame) > LARGEST_FORM_SIZE
-        or context.header.api_version <= DATED_VERSION
-        or request.retention_time_ms != DEFAULT_RETENTION
-        or not note_repeat(_about(context, request), frame, context.session)
-        or refuses_static_member(context, request.group_instance_id)
-    ):
-        return
-    keep_integers(context, request, frame, ("q" * len(topics[0].partitions), _invert), RepeatedCommit)
-
-
-def _invert(request: OffsetCommitRequest) -> None:
-    for each in request.topics[0].partitions:
-        each.committed_offset = ~each.committed_offset
+PATTERN: Final = Pattern(_formats, _vary)
+"""A member commits offsets of the same partitions again and again."""
 
 
 def _answered(version: int, errors: dict[TopicPartition, int]) -> Message:
@@ -269,9 +198,9 @@ def _answered(version: int, errors: dict[TopicPartition, int]) -> Message:
 
 
 @lru_cache(maxsize=_KNOWN_ANSWERS)
-def _without_errors(version: int, partitions: tuple[TopicPartition, ...]) -> Encoded:
+def _without_errors(version: int, partitions: tuple[TopicPartition, ...]) -> Filled:
     """The answer without errors; it is cached, since a group commits the same partitions again and again."""
-    return Encoded(_build(dict.fromkeys(partitions, 0)), version)
+    return ResponseTemplate(lambda: _build(dict.fromkeys(partitions, 0)), "", version).filled()
 
 
 def _build(errors: dict[TopicPartition, int]) -> OffsetCommitResponse:

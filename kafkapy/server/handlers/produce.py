@@ -15,7 +15,8 @@ TRANSACTIONAL_ID_AUTHORIZATION_FAILED 53, KAFKA_STORAGE_ERROR 56, UNSUPPORTED_CO
 """
 
 import asyncio
-from functools import partial
+from functools import lru_cache, partial
+from itertools import islice
 from struct import Struct
 from typing import Final
 
@@ -23,10 +24,10 @@ from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import InvalidRequiredAcksError, InvalidTopicError, TransactionalIdAuthorizationFailedError
 from kafkapy.metadata.topic_rules import INTERNAL_TOPICS
 from kafkapy.network.errors import RefusedError, UnansweredFailureError
-from kafkapy.network.session import Session
 from kafkapy.platform.disk_errors import as_storage_error
 from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.protocol.errors import ErrorCode
+from kafkapy.protocol.message import Message, Records
 from kafkapy.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -36,11 +37,8 @@ from kafkapy.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from kafkapy.protocol.primitives import encode
 from kafkapy.records.batch import (
-    ATTRIBUTES_OFFSET,
     HEADER_SIZE,
-    LENGTH_OFFSET,
     LOG_OVERHEAD,
     MAGIC,
     MAGIC_OFFSET,
@@ -57,29 +55,22 @@ from kafkapy.records.validate import (
     check_produce_version,
     validate_produced,
 )
-from kafkapy.replication.partition import ALL_IN_SYNC
+from kafkapy.replication.partition import ALL_IN_SYNC, Partition
 from kafkapy.replication.replica_manager import PendingAck, ReplicaManager
 from kafkapy.server.dispatch.context import RequestContext
-from kafkapy.server.dispatch.encoded import SIZE_AND_CORRELATION_ID
-from kafkapy.server.dispatch.forms import (
-    CONTENT_PLACE,
-    CORRELATION_ID,
-    LARGEST_FORM_SIZE,
-    Form,
-    keep,
-    note_repeat,
-)
+from kafkapy.server.dispatch.encoding import ResponseTemplate
+from kafkapy.server.dispatch.forms import RECORDS, Pattern
 from kafkapy.server.handlers.shared.partition_rows import ROWS_IN_A_STEP
 from kafkapy.storage.errors import UnrecalledBatchError
-from kafkapy.storage.log.log import AppendResult, Log
+from kafkapy.storage.log.log import Log
 from kafkapy.turns import Steps, turns
 from kafkapy.types import NO_OFFSET, TopicPartition, topic_partition_of
 
 NO_ACKS: Final = 0
 VALID_ACKS: Final = (-1, 0, 1)
-WITH_ANSWER: Final = (-1, 1)
-REMEMBERED_VERSIONS: Final = (7, 8)
-"""The versions that producers use now, and whose records and responses ``RepeatedProduce`` knows the places of."""
+FIRST_VERSION_OF_STORAGE_ERROR: Final = 4
+"""Older clients would not retry after KAFKA_STORAGE_ERROR: they get NOT_LEADER_OR_FOLLOWER and look for a leader."""
+FIRST_VERSION_WITH_LOG_START: Final = 5
 ADMIN_CLIENT: Final = "__admin_client"
 """The client id that may write to internal topics, as in Kafka."""
 WITHOUT_LOG_START: Final = frozenset(
@@ -98,87 +89,148 @@ WITHOUT_LOG_START: Final = frozenset(
 """Errors that Kafka answers without the partition's log start offset."""
 VALIDATIONS_BESIDE_THE_LOOP: Final = 3
 """Times that a batch is validated on the compute thread, again because other appends have taken its offsets."""
-FIRST_VERSION_OF_STORAGE_ERROR: Final = 4
-"""Older clients would not retry after KAFKA_STORAGE_ERROR: they get NOT_LEADER_OR_FOLLOWER and look for a leader."""
 LONG_WORK: Final = (LargeBatchError, UnrecalledBatchError)
 """The errors of an append that has to be tried again after work that takes long."""
 _SMALLEST_PARSED_SIZE: Final = 51
 """Bytes of a batch of format 2 that Kafka reads while it parses the request: up to the producer's id."""
-_LENGTH: Final = Struct(">i")
+_BATCH: Final = Struct(">8xi4xb4xh")
+"""Length, magic and attributes of a batch of format 2."""
+_NO_BATCH: Final = (0, 0, 0)
+_KNOWN_TOPICS: Final = 1024
+MOST_NAMED_FAILURES: Final = 10
 
 IS_PIPELINED: Final = True
 """See ``dispatch.Route``: the records are in the log when the handler returns, so the next ones come behind them."""
 
-Answer = ProduceResponse | asyncio.Future[ProduceResponse | None] | None
+Answer = Message | asyncio.Future[Message] | None
 LongWorkError = LargeBatchError | UnrecalledBatchError
 
 
-def examine(request: ProduceRequest, version: int) -> tuple[bool, bool]:
-    """Tell whether each partition's records are just one batch of format 2, and whether any batch is transactional.
+def handle(context: RequestContext, request: ProduceRequest) -> Steps[Answer]:
+    """See the card; a step is a partition. Each is appended to once, the last batch, as in Kafka."""
+    batches, all_plain, any_transactional = yield from examine(request)
+    appends = _Appends(context, request, all_plain=all_plain, any_transactional=any_transactional)
+    for topic_partition, records in batches.items():
+        if appends.count:
+            yield
+        try:
+            row = appends.append(topic_partition, records)
+        except LONG_WORK as error:
+            row = yield from appends.append_in_steps(topic_partition, records, error.with_traceback(None))
+        appends.rows.append((topic_partition, row))
+    return appends.answer(request.timeout_ms)
+
+
+def examine(request: ProduceRequest) -> Steps[tuple[dict[TopicPartition, memoryview], bool, bool]]:
+    """Return the records of each partition, before anything is appended.
+
+    And whether all are just one batch of format 2 each, and whether any batch is transactional.
 
     Raises:
         RefusedError: records don't begin with a whole batch; it ends the connection, as Kafka fails to parse such a
             request.
     """
-    all_plain = version >= FIRST_VERSION_OF_ZSTD
-    any_transactional = False
+    batches: dict[TopicPartition, memoryview] = {}
+    all_plain, any_transactional = True, False
     for topic in request.topic_data:
+        name = topic.name
         for partition in topic.partition_data:
             records: memoryview | None = partition.records  # type: ignore[assignment]  # as it was read
             if records is None:
-                raise RefusedError(f"records of {topic.name}-{partition.index} are null")
+                raise RefusedError(f"records of {name}-{partition.index} are null")
             size = len(records)
-            plain = size >= HEADER_SIZE and _LENGTH.unpack_from(records, LENGTH_OFFSET)[0] + LOG_OVERHEAD == size
-            if not plain or records[MAGIC_OFFSET] != MAGIC:
+            length, magic, attributes = _BATCH.unpack_from(records) if size >= HEADER_SIZE else _NO_BATCH
+            if length + LOG_OVERHEAD != size or magic != MAGIC:
                 all_plain = False
-                _refuse_unparsable(topic.name, partition.index, records)
-            if records[MAGIC_OFFSET] == MAGIC and records[ATTRIBUTES_OFFSET + 1] & TRANSACTIONAL_BIT:
+                _refuse_unparsable(name, partition.index, records)
+            if attributes & TRANSACTIONAL_BIT and magic == MAGIC:
                 any_transactional = True
-    return all_plain, any_transactional
+            batches[topic_partition_of((name, partition.index))] = records
+            if len(batches) % ROWS_IN_A_STEP == 0:
+                yield
+    return batches, all_plain, any_transactional
 
 
-def _refuse_unparsable(topic: str, index: int, records: memoryview) -> None:
-    try:
-        size = measure(records)
-    except CorruptRecordError as error:
-        raise RefusedError(f"records of {topic}-{index} are no batch: {error}") from error
-    if size is None or (records[MAGIC_OFFSET] == MAGIC and size < _SMALLEST_PARSED_SIZE):
-        raise RefusedError(f"records of {topic}-{index} hold no whole batch")
-
-
-class _Append:
+class _Appends:
     """The appends of one request: the answers so far, and those that wait for other replicas."""
 
     __slots__ = (
-        "context", "replicas", "version", "acks", "may_write_internal", "all_plain", "refusal", "waiting", "answers",
+        "context", "replicas", "version", "acks", "all_plain", "refusal", "rows", "waiting", "unacknowledged",
         "count", "failures", "faults_left",
     )  # fmt: skip
 
-    def __init__(self, context: RequestContext, request: ProduceRequest) -> None:
+    def __init__(
+        self, context: RequestContext, request: ProduceRequest, *, all_plain: bool, any_transactional: bool
+    ) -> None:
         self.context = context
         self.replicas: ReplicaManager = context.services.replica_manager
         self.version = context.header.api_version
         self.acks = request.acks
-        self.may_write_internal = context.header.client_id == ADMIN_CLIENT
+        self.all_plain = all_plain and self.version >= FIRST_VERSION_OF_ZSTD
+        """Whether each partition's records are just one batch of format 2, of a codec that the version knows."""
         self.refusal: BrokerError | None = None
-        self.all_plain, any_transactional = examine(request, self.version)
+        """The error of all partitions."""
         if any_transactional and request.transactional_id is None:
             self.refusal = TransactionalIdAuthorizationFailedError("transactional records without an id")
         elif request.acks not in VALID_ACKS:
             self.refusal = InvalidRequiredAcksError(f"acks {request.acks} is none of -1, 0, 1")
+        self.rows: list[tuple[TopicPartition, PartitionProduceResponse]] = []
+        """The answers; topics without partitions are not answered."""
         self.waiting: list[PendingAck] = []
-        self.answers: list[PartitionProduceResponse] = []
+        self.unacknowledged: list[PartitionProduceResponse] = []
+        """The answers of ``waiting``, in its order."""
         self.count = self.failures = 0
         self.faults_left = MAX_LISTED_FAULTS
         """Records at fault that the response may still name: a small request can have them in very many partitions."""
 
+    def append(
+        self, topic_partition: TopicPartition, records: memoryview, checked: CheckedBatch | None = None
+    ) -> PartitionProduceResponse:
+        """Append one partition's batch, or the result of its validation.
+
+        Raises the errors of ``LONG_WORK`` for one that ``append_in_steps`` has to append.
+        """
+        self.count += 1
+        log_start_offset = NO_OFFSET
+        try:
+            partition = self._partition_for(topic_partition, records)
+            log = partition.log
+            log_start_offset = log.log_start_offset  # for the answer if the log itself refuses the batch
+            result = self.replicas.append_to(partition, checked or records, required_acks=self.acks)
+        except BrokerError as error:
+            return self._refused(topic_partition, error, log_start_offset)
+        first_offset, last_offset, _, append_time_ms, log_start_offset, _, _ = result
+        row = PartitionProduceResponse(topic_partition[1], 0, first_offset, append_time_ms, log_start_offset)
+        is_owing = log.durability.is_owing
+        if self.acks != NO_ACKS and (is_owing or (self.acks == ALL_IN_SYNC and partition.remotes)):
+            # the other replicas, or the disk, may have the records already
+            awaited = PendingAck(topic_partition, last_offset + 1, self.acks)
+            if not self.replicas.is_acknowledged(awaited):
+                self.waiting.append(awaited)
+                self.unacknowledged.append(row)
+        return row
+
+    def _partition_for(self, topic_partition: TopicPartition, records: memoryview) -> Partition:
+        """Return the partition to append to; raise the error for records that must not be, in Kafka's order."""
+        refusal = self.refusal
+        if refusal is not None and isinstance(refusal, TransactionalIdAuthorizationFailedError):
+            raise refusal
+        partition = self.replicas.partitions.get(topic_partition) or self.replicas.partition(topic_partition)
+        if not self.all_plain:
+            check_produce_version(records, self.version)
+        if refusal is not None:
+            raise refusal
+        if topic_partition[0] in INTERNAL_TOPICS and self.context.header.client_id != ADMIN_CLIENT:
+            raise InvalidTopicError(f"clients can't write to {topic_partition[0]}")
+        return partition
+
     def append_in_steps(
-        self, topic: str, index: int, records: memoryview, reason: LongWorkError
+        self, topic_partition: TopicPartition, records: memoryview, reason: LongWorkError
     ) -> Steps[PartitionProduceResponse]:
         """Do the long work for which an append of one partition's batch failed, then append it."""
-        partition = self.replicas.partitions.get(TopicPartition(topic, index))
+        partition = self.replicas.partitions.get(topic_partition)
         if partition is None:
-            return self.append(topic, index, records)
+            return self.append(topic_partition, records)
         validations = 0
         while True:
             log = partition.log  # another one if the partition has moved to another data directory meanwhile
@@ -188,9 +240,9 @@ class _Append:
                 validations += 1
                 checked = yield from self._validated(log, records, validations)
             if isinstance(checked, BrokerError):
-                return self.refusal_of(topic, index, checked, log.log_start_offset)
+                return self._refused(topic_partition, checked, log.log_start_offset)
             try:
-                return self.append(topic, index, records, checked)
+                return self.append(topic_partition, records, checked)
             except LONG_WORK as again:  # also because another append took its offsets, which are compressed
                 reason = again.with_traceback(None)  # the traceback would be a cycle
 
@@ -208,61 +260,76 @@ class _Append:
         yield
         return checking.result()
 
-    def append(
-        self,
-        topic: str,
-        index: int,
-        records: memoryview,
-        checked: CheckedBatch | None = None,
+    def _refused(
+        self, topic_partition: TopicPartition, error: BrokerError, log_start_offset: int
     ) -> PartitionProduceResponse:
-        """Append one partition's batch, or the result of its validation.
-
-        Raises the errors of ``LONG_WORK`` for one that ``append_in_steps`` has to append.
-        """
-        self.count += 1
-        topic_partition = topic_partition_of((topic, index))
-        log_start_offset = NO_OFFSET
-        try:
-            if self.refusal is not None and isinstance(self.refusal, TransactionalIdAuthorizationFailedError):
-                raise self.refusal
-            partition = self.replicas.partition(topic_partition)
-            self._refuse(topic, records)
-            log_start_offset = partition.log.log_start_offset  # for the answer if the log itself refuses the batch
-            result = self.replicas.append_to(partition, checked or records, required_acks=self.acks)
-        except BrokerError as error:
-            return self.refusal_of(topic, index, error, log_start_offset)
-        response = _appended(index, result)
-        if self.acks == ALL_IN_SYNC or (partition.log.durability.is_owing and self.acks != NO_ACKS):
-            self.await_acks(topic_partition, result, response)
-        return response
-
-    def await_acks(
-        self, topic_partition: TopicPartition, result: AppendResult, response: PartitionProduceResponse
-    ) -> None:
-        """Let the answer wait for the other replicas, or the disk, unless they have the records already."""
-        awaited = PendingAck(topic_partition, result.last_offset + 1, self.acks)
-        if not self.replicas.is_acknowledged(awaited):
-            self.waiting.append(awaited)
-            self.answers.append(response)
-
-    def refusal_of(self, topic: str, index: int, error: BrokerError, log_start_offset: int) -> PartitionProduceResponse:
+        """Return the answer for a partition whose batch was refused; it names rejected records (KIP-467)."""
         self.failures += 1
         if isinstance(error, RecordsError) or error is self.refusal:
-            self.context.log_refusal(f"records for {topic}-{index}", error)
-        response = failed(index, error, log_start_offset, self.faults_left)
-        self.faults_left -= len(response.record_errors)
+            self.context.log_refusal(f"records for {topic_partition}", error)
+        row = PartitionProduceResponse(topic_partition.partition, error.error_code, NO_OFFSET)
+        if error.error_code not in WITHOUT_LOG_START:
+            row.log_start_offset = log_start_offset
+        if isinstance(error, InvalidRecordError | InvalidTimestampError) and error.record_errors:
+            row.error_message = str(error)
+            row.record_errors = [
+                BatchIndexAndErrorMessage(at, message) for at, message in error.record_errors[: self.faults_left]
+            ]
+            self.faults_left -= len(row.record_errors)
         if error.error_code == ErrorCode.KAFKA_STORAGE_ERROR and self.version < FIRST_VERSION_OF_STORAGE_ERROR:
-            response.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return response
+            row.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return row
 
-    def _refuse(self, topic: str, records: memoryview) -> None:
-        """Raise the error for records that must not be appended; the checks are in Kafka's order."""
-        if not self.all_plain:
-            check_produce_version(records, self.version)
-        if self.refusal is not None:
-            raise self.refusal
-        if topic in INTERNAL_TOPICS and not self.may_write_internal:
-            raise InvalidTopicError(f"clients can't write to {topic}")
+    def answer(self, timeout_ms: int) -> Answer:
+        """Answer the request, when all that waits is acknowledged, or after ``timeout_ms``."""
+        if self.acks == NO_ACKS:
+            if self.failures:
+                raise UnansweredFailureError(f"a produce request with acks=0 failed: {self._failure_text()}")
+            return None
+        if not self.waiting:
+            return self._response()
+        return self.replicas.when_acknowledged(self.waiting, timeout_ms, self._acknowledged)
+
+    def _acknowledged(self, errors: list[BrokerError | None]) -> Message:
+        for row, error in zip(self.unacknowledged, errors, strict=True):
+            if error is not None:
+                row.error_code = error.error_code
+        return self._response()
+
+    def _response(self) -> Message:
+        if self.count == 1 and self.version >= FIRST_VERSION_WITH_LOG_START:  # as nearly all of a producer's requests
+            (((topic, index), row),) = self.rows
+            if not row.error_code:
+                template = _of_one_partition(self.version, topic)
+                return template.filled(index, row.base_offset, row.log_append_time_ms, row.log_start_offset)
+        rows: dict[str, list[PartitionProduceResponse]] = {}
+        for (topic, _), row in self.rows:
+            rows.setdefault(topic, []).append(row)
+        return ProduceResponse([TopicProduceResponse(topic, partition_responses=each) for topic, each in rows.items()])
+
+    def _failure_text(self) -> str:
+        failures = (f"{each} error {row.error_code}" for each, row in self.rows if row.error_code)
+        return ", ".join(islice(failures, MOST_NAMED_FAILURES))
+
+
+@lru_cache(maxsize=_KNOWN_TOPICS)
+def _of_one_partition(version: int, topic: str) -> ResponseTemplate:
+    """The response for a batch of one partition that was appended."""
+
+    def make(index: int, base_offset: int, append_time_ms: int, log_start_offset: int) -> ProduceResponse:
+        row = PartitionProduceResponse(index, 0, base_offset, append_time_ms, log_start_offset)
+        return ProduceResponse([TopicProduceResponse(topic, partition_responses=[row])])
+
+    return ResponseTemplate(make, "iqqq", version)
+
+
+def _refuse_unparsable(topic: str, index: int, records: memoryview) -> None:
+    try:
+        size = measure(records)
+    except CorruptRecordError as error:
+        raise RefusedError(f"records of {topic}-{index} are no batch: {error}") from error
+    if size is None or (records[MAGIC_OFFSET] == MAGIC and size < _SMALLEST_PARSED_SIZE):
+        raise RefusedError(f"records of {topic}-{index} hold no whole batch")
 
 
 def _recalled(log: Log, checked: CheckedBatch) -> Steps[CheckedBatch | BrokerError]:
@@ -283,231 +350,16 @@ def _checked(records: memoryview, policy: ProducePolicy, now_ms: int, first_offs
         return error.with_traceback(None)
 
 
-def _appended(index: int, result: AppendResult) -> PartitionProduceResponse:
-    return PartitionProduceResponse(index, 0, result.first_offset, result.log_append_time_ms, result.log_start_offset)
-
-
-def handle(context: RequestContext, request: ProduceRequest) -> Answer | Steps[Answer]:
-    """See the card; a request for several partitions takes a step for each."""
-    append = _Append(context, request)
+def _formats(_: RequestContext, request: ProduceRequest) -> str | None:
     topics = request.topic_data
-    if len(topics) != 1 or len(topics[0].partition_data) != 1:
-        return _append_all(append, request)
-    topic, partition = topics[0].name, topics[0].partition_data[0]
-    records: memoryview = partition.records  # type: ignore[assignment]  # as read
-    try:
-        answer = append.append(topic, partition.index, records)
-    except LONG_WORK as error:
-        return _append_in_steps(append, request, (topic, partition.index), records, error.with_traceback(None))
-    return _answer(append, request, [TopicProduceResponse(topic, partition_responses=[answer])])
+    is_of_one_partition = len(topics) == 1 and len(topics[0].partition_data) == 1
+    return f"i{RECORDS}" if is_of_one_partition else None
 
 
-def _append_in_steps(
-    append: _Append, request: ProduceRequest, named: tuple[str, int], records: memoryview, reason: LongWorkError
-) -> Steps[Answer]:
-    topic, index = named
-    answer = yield from append.append_in_steps(topic, index, records, reason)
-    return _answer(append, request, [TopicProduceResponse(topic, partition_responses=[answer])])
+def _vary(request: ProduceRequest, integers: tuple[int, ...], records: Records | None) -> ProduceRequest:
+    topic = TopicProduceData(request.topic_data[0].name, partition_data=[PartitionProduceData(integers[0], records)])
+    return ProduceRequest(request.transactional_id, request.acks, request.timeout_ms, [topic])
 
 
-def _append_all(append: _Append, request: ProduceRequest) -> Steps[Answer]:
-    """Append to each partition once, the last batch as in Kafka. Topics without partitions are not answered."""
-    named: dict[str, dict[int, PartitionProduceData]] = {}
-    for each in request.topic_data:  # as last_by_topic does; another generator took 5 % of a request for two partitions
-        for start in range(0, len(each.partition_data), ROWS_IN_A_STEP):
-            if named:
-                yield
-            piece = each.partition_data[start : start + ROWS_IN_A_STEP]
-            named.setdefault(each.name, {}).update({partition.index: partition for partition in piece})
-    answered: list[TopicProduceResponse] = []
-    for topic, partitions in named.items():
-        answers: list[PartitionProduceResponse] = []
-        for index, partition in partitions.items():
-            if append.count:
-                yield
-            records: memoryview = partition.records  # type: ignore[assignment]  # as read
-            try:
-                answer = append.append(topic, index, records)
-            except LONG_WORK as error:
-                answer = yield from append.append_in_steps(topic, index, records, error.with_traceback(None))
-            answers.append(answer)
-        answered.append(TopicProduceResponse(topic, partition_responses=answers))
-    return _answer(append, request, answered)
-
-
-def _answer(append: _Append, request: ProduceRequest, topics: list[TopicProduceResponse]) -> Answer:
-    response = ProduceResponse(topics)
-    if append.acks == NO_ACKS:
-        if append.failures:
-            raise UnansweredFailureError(_failure_text(response))
-        return None
-    if append.waiting:
-        return _when_acknowledged(append, response, request.timeout_ms)
-    return response
-
-
-def _when_acknowledged(
-    append: _Append, response: ProduceResponse, timeout_ms: int
-) -> "asyncio.Future[ProduceResponse | None]":
-    def build(errors: list[BrokerError | None]) -> ProduceResponse | None:
-        for partition, error in zip(append.answers, errors, strict=True):
-            if error is not None:
-                partition.error_code = error.error_code
-        return response
-
-    return append.replicas.when_acknowledged(append.waiting, timeout_ms, build)
-
-
-_BATCH: Final = Struct(">8xi4xb4xh")
-"""Length, magic and attributes of a batch of format 2."""
-_ANSWERED: Final = Struct(">qqq")
-"""Base offset, append time (ms) and log start offset of a response of versions 5 to 8."""
-
-
-class RepeatedProduce(Form):
-    """Requests of one connection for one partition that differ in correlation id and records only.
-
-    Nearly all requests of a producer that writes to one partition do. The response is made from the last one's bytes.
-    Errors, acknowledgements to wait for and large batches are answered by ``_Append``, as in the function ``handle``.
-    Saves a third of a one-record request's processor time (``bench/results/2026-11-25-repeated-produce.md``).
-    """
-
-    __slots__ = (
-        "_replicas", "_topic_partition", "_acks", "_timeout_ms", "_is_transactional", "_middle", "_records_place",
-        "_response", "_offset_place",
-    )  # fmt: skip
-
-    def __init__(self, context: RequestContext, request: ProduceRequest, frame: memoryview, before: int) -> None:
-        """``before`` is the position of the records' size."""
-        (topic,) = request.topic_data
-        topic_partition = TopicPartition(topic.name, topic.partition_data[0].index)
-        super().__init__(context)
-        self._topic_partition = topic_partition
-        self._acks = request.acks
-        self._timeout_ms = request.timeout_ms
-        self._is_transactional = request.transactional_id is not None
-        self._replicas = context.services.replica_manager
-        self._records_place = before + _LENGTH.size
-        self._middle = bytes(frame[CONTENT_PLACE:before])
-        self._response: bytearray | None = None  # the frame of one, made when it is needed
-        self._offset_place = 0
-
-    def match(self, frame: memoryview) -> memoryview | None:
-        """Return the records, if they are one batch that needs no rule of its own."""
-        place = self._records_place
-        size = len(frame) - place
-        if size < HEADER_SIZE:
-            return None
-        before = place - _LENGTH.size
-        if _LENGTH.unpack_from(frame, before)[0] != size or frame[CONTENT_PLACE:before] != self._middle:
-            return None
-        length, magic, attributes = _BATCH.unpack_from(frame, place)
-        is_plain = length + LOG_OVERHEAD == size and magic == MAGIC
-        return frame[place:] if is_plain and (self._is_transactional or not attributes & TRANSACTIONAL_BIT) else None
-
-    def handle(self, records: memoryview, frame: memoryview, session: Session) -> bytearray | Answer | Steps[Answer]:
-        """Append the records; return the response's frame, or as the function ``handle``."""
-        topic_partition, acks = self._topic_partition, self._acks
-        partition = self._replicas.partitions.get(topic_partition)
-        if partition is None:
-            return handle(self.context(frame, session), self._request(records))
-        log_start_offset = partition.log.log_start_offset
-        try:
-            result = self._replicas.append_to(partition, records, required_acks=acks)
-        except (BrokerError, *LONG_WORK) as error:
-            return self._beside(self.context(frame, session), records, error.with_traceback(None), log_start_offset)
-        if partition.log.durability.is_owing or (acks == ALL_IN_SYNC and partition.remotes):
-            return self._waiting(self.context(frame, session), records, result)
-        response = self._response
-        if response is None:
-            response = self._make_response()
-        first_offset, _, _, append_time_ms, log_start_offset, _, _ = result
-        response[CORRELATION_ID] = frame[CORRELATION_ID]
-        _ANSWERED.pack_into(response, self._offset_place, first_offset, append_time_ms, log_start_offset)
-        return response[:]
-
-    def _make_response(self) -> bytearray:
-        topic, index = self._topic_partition
-        response = ProduceResponse([TopicProduceResponse(topic, partition_responses=[PartitionProduceResponse(index)])])
-        content = encode(response, self.api[1])
-        self._response = bytearray(SIZE_AND_CORRELATION_ID.size) + content
-        _LENGTH.pack_into(self._response, 0, len(self._response) - _LENGTH.size)
-        # behind the count of topics, topic, count of partitions, index, error code
-        self._offset_place = SIZE_AND_CORRELATION_ID.size + 4 + 2 + len(topic.encode()) + 4 + 4 + 2
-        return self._response
-
-    def _request(self, records: memoryview) -> ProduceRequest:
-        """Return the request as it would be decoded, but for its transactional id, which only decides what fits."""
-        topic, index = self._topic_partition
-        data = [TopicProduceData(topic, partition_data=[PartitionProduceData(index, records)])]
-        transactional_id = "" if self._is_transactional else None
-        return ProduceRequest(transactional_id, self._acks, self._timeout_ms, data)
-
-    def _beside(
-        self,
-        context: RequestContext,
-        records: memoryview,
-        error: BrokerError | LongWorkError,
-        log_start_offset: int,
-    ) -> Answer | Steps[Answer]:
-        """Answer a batch that was refused, or that ``_Append.append_in_steps`` has to append."""
-        request = self._request(records)
-        append = _Append(context, request)
-        topic, index = self._topic_partition
-        if isinstance(error, LONG_WORK):
-            return _append_in_steps(append, request, self._topic_partition, records, error)
-        response = append.refusal_of(topic, index, error, log_start_offset)
-        return _answer(append, request, [TopicProduceResponse(topic, partition_responses=[response])])
-
-    def _waiting(self, context: RequestContext, records: memoryview, result: AppendResult) -> Answer:
-        """Answer when the other replicas have the records, or the disk."""
-        request = self._request(records)
-        append = _Append(context, request)
-        topic, index = self._topic_partition
-        response = _appended(index, result)
-        append.await_acks(self._topic_partition, result, response)
-        return _answer(append, request, [TopicProduceResponse(topic, partition_responses=[response])])
-
-
-def remember(context: RequestContext, request: ProduceRequest, frame: memoryview) -> None:
-    """Let the next requests of the connection be compared with this one, if the one before was for the same partition.
-
-    ``frame`` ends with the records. A connection that changes between partitions would gain nothing from a form.
-    """
-    topics = request.topic_data
-    if (
-        context.header.api_version not in REMEMBERED_VERSIONS
-        or request.acks not in WITH_ANSWER
-        or len(topics) != 1
-        or len(topics[0].partition_data) != 1
-        or topics[0].name in INTERNAL_TOPICS
-    ):
-        return
-    (data,) = topics[0].partition_data
-    records: memoryview = data.records  # type: ignore[assignment]  # as read
-    before = len(frame) - len(records) - _LENGTH.size
-    if before <= LARGEST_FORM_SIZE and note_repeat((topics[0].name, data.index), frame, context.session):
-        keep(RepeatedProduce(context, request, frame, before), frame, context.session)
-
-
-def failed(index: int, error: BrokerError, log_start_offset: int, most_faults: int) -> PartitionProduceResponse:
-    """Return the answer for a partition whose batch was refused; it names rejected records (KIP-467)."""
-    response = PartitionProduceResponse(index, error.error_code, NO_OFFSET)
-    if error.error_code not in WITHOUT_LOG_START:
-        response.log_start_offset = log_start_offset
-    if isinstance(error, InvalidRecordError | InvalidTimestampError) and error.record_errors:
-        response.error_message = str(error)
-        response.record_errors = [
-            BatchIndexAndErrorMessage(at, message) for at, message in error.record_errors[:most_faults]
-        ]
-    return response
-
-
-def _failure_text(response: ProduceResponse) -> str:
-    failures = [
-        f"{topic.name}-{partition.index} error {partition.error_code}"
-        for topic in response.responses
-        for partition in topic.partition_responses
-        if partition.error_code
-    ]
-    return f"a produce request with acks=0 failed: {', '.join(failures[:10])}"
+PATTERN: Final = Pattern(_formats, _vary)
+"""A producer writes to the partitions of one topic, batch after batch."""

@@ -50,11 +50,13 @@ from kafkapy.records.record import MAX_DECOMPRESSED_SIZE
 from kafkapy.replication.fetch_sessions import FetchSessionCache
 from kafkapy.replication.replica_manager import IsrWriter, ReplicaManager
 from kafkapy.replication.throttle import ReplicationThrottle, ReplicationThrottles
+from kafkapy.server.dispatch.api_table import ApiTable
 from kafkapy.server.dispatch.compute_thread import ComputeThread
 from kafkapy.server.dispatch.context import WILDCARD_HOSTS, Services
-from kafkapy.server.dispatch.dispatcher import LARGE_AT_ONCE, Dispatcher, LocalRequests
+from kafkapy.server.dispatch.dispatcher import LARGE_AT_ONCE, Dispatcher
 from kafkapy.server.dispatch.interception import Hooks
-from kafkapy.server.handlers import ALL_APIS, CLIENT_APIS, ApiTable
+from kafkapy.server.dispatch.local_requests import LocalRequests
+from kafkapy.server.handlers import ALL_APIS, CLIENT_APIS
 from kafkapy.server.lifecycle import logs
 from kafkapy.server.lifecycle.directory_failures import REFUSED_RETRY_MS, DirectoryFailures
 from kafkapy.server.lifecycle.log_configs import LogConfigs
@@ -194,7 +196,7 @@ class BrokerServer:
         metrics = Metrics()
         logs, identity = self._open_directories(metrics)
         store = await self._open_store(logs, identity)
-        requests = LocalRequests()
+        requests = LocalRequests(ALL_APIS)
         orders = self._channel(requests, lambda broker: node.controller.address_of(broker))  # noqa: PLW0108  # set below
         node = MetadataNode(self.config, self.clock, store, orders)
         self._cleanup.push_async_callback(node.stop)

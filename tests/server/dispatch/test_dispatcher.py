@@ -32,9 +32,12 @@ from kafkapy.protocol.messages.offset_commit import (
 )
 from kafkapy.protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
 from kafkapy.protocol.messages.update_metadata import UpdateMetadataRequest
-from kafkapy.server.dispatch.dispatcher import Dispatcher, LocalRequests, encode, route_of
-from kafkapy.server.dispatch.encoded import EncodedParts
-from kafkapy.server.handlers import CLIENT_APIS, REGISTRY, Api
+from kafkapy.server.dispatch.api_table import Api
+from kafkapy.server.dispatch.dispatcher import Dispatcher
+from kafkapy.server.dispatch.encoding import EncodedParts, encode
+from kafkapy.server.dispatch.local_requests import LocalRequests
+from kafkapy.server.dispatch.routes import route_of
+from kafkapy.server.handlers import ALL_APIS, CLIENT_APIS, REGISTRY
 from kafkapy.types import TopicPartition
 from tests.server.harness import Client, frame, run, running_broker
 
@@ -42,7 +45,7 @@ from tests.server.harness import Client, frame, run, running_broker
 @pytest.mark.parametrize("api", REGISTRY.values(), ids=lambda api: api.module)
 def test_every_api_has_messages_and_a_handler_for_all_its_versions(api: Api) -> None:
     for version in range(api.min_version, api.max_version + 1):
-        found = route_of(api.key, version)
+        found = route_of(api, version)
         assert callable(found.handle)
         request, response = request_class(api.key), response_class(api.key)
         assert request.MIN_VERSION <= version <= request.MAX_VERSION  # type: ignore[attr-defined]  # requests have them
@@ -137,7 +140,7 @@ def test_a_response_that_is_too_large_for_a_frame_is_named() -> None:
 def test_the_controller_reaches_the_same_handlers(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
-            requests = LocalRequests()
+            requests = LocalRequests(ALL_APIS)
             with pytest.raises(AssertionError, match="not composed"):
                 requests.handle(UpdateMetadataRequest(controller_epoch=0), 6)
             requests.serve(broker.services, Session.local("PLAINTEXT"))
@@ -154,7 +157,7 @@ def test_a_request_without_a_socket_is_answered_with_a_message(tmp_path: Path) -
             client = await Client.connect(broker)
             for name in ("t", GROUP_METADATA_TOPIC):
                 await client.create_topic(name)
-            requests = LocalRequests()
+            requests = LocalRequests(ALL_APIS)
             requests.serve(broker.services, Session.local("PLAINTEXT"))
             topic = OffsetCommitRequestTopic("t", [OffsetCommitRequestPartition(0, 1)])
             response = requests.handle(OffsetCommitRequest("g", topics=[topic]), 8)

@@ -1,11 +1,14 @@
 from pathlib import Path
 from typing import Any
 
+from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from kafkapy.server.dispatch.context import RequestContext, Services
-from kafkapy.server.dispatch.dispatcher import Dispatcher, route_of
-from kafkapy.server.dispatch.interception import Handle, Hooks, Result
-from kafkapy.server.handlers import CLIENT_APIS
+from kafkapy.server.dispatch.dispatcher import Dispatcher
+from kafkapy.server.dispatch.interception import Hooks
+from kafkapy.server.dispatch.result import Handle, Result
+from kafkapy.server.dispatch.routes import route_of
+from kafkapy.server.handlers import CLIENT_APIS, REGISTRY
 from tests.server.harness import Client, run, running_broker
 
 
@@ -43,6 +46,7 @@ def test_an_interceptor_answers_itself_or_calls_the_handler(tmp_path: Path) -> N
 def test_without_hooks_the_handlers_are_called_as_they_are(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
-            assert Dispatcher(broker.services, CLIENT_APIS)._make_route(0, 8) is route_of(0, 8)
+            route = route_of(REGISTRY[ApiKey.PRODUCE], 8)
+            assert Dispatcher(broker.services, CLIENT_APIS)._make_route(route) is route
 
     run(scenario())

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.messages.delete_topics import DeleteTopicsRequest
 from kafkapy.protocol.messages.fetch import FetchPartition, FetchRequest
 from kafkapy.protocol.messages.heartbeat import HeartbeatRequest
@@ -18,8 +19,7 @@ from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from kafkapy.server.dispatch.forms import Form
-from kafkapy.server.handlers.fetch import RepeatedFetch
+from kafkapy.server.dispatch import forms
 from kafkapy.types import TopicPartition
 from tests.server.harness import (
     Client,
@@ -46,7 +46,9 @@ def masked(answer: bytes, version: int) -> bytes:
 
 
 def form_of(broker: Any, client: Client, version: int) -> Any:
-    return session_of(broker, client).forms.get(1 << 16 | version)
+    """The connection's form of fetches, if it is made."""
+    form = session_of(broker, client).forms.get(ApiKey.FETCH << 16 | version)
+    return form if form is not None and form.is_made else None
 
 
 def random_fetch(rng: random.Random, fields: dict[str, Any]) -> FetchRequest:
@@ -94,7 +96,7 @@ def test_answers_are_those_of_decoded_requests(seed: int, tmp_path: Path) -> Non
                     request.rack_id = ""
                 data = frame(request, version, correlation_id=rng.randrange(1000))
                 form = form_of(broker, client, version)
-                formed += form is not None and form.match(memoryview(data)[4:]) is not None
+                formed += form is not None and form.obtain(memoryview(data)[4:]) is not None
                 fresh = await Client.connect(broker)
                 assert await raw(client, data) == await raw(fresh, data), (version, request)
                 await fresh.close()
@@ -138,7 +140,7 @@ def test_a_session_goes_on_as_with_decoded_requests(version: int, tmp_path: Path
                 epoch = rng.choice([epoch + 1] * 14 + [9, -1]) if sessions["same"] else 0
                 if epoch < 0 or number in (30, 60):
                     sessions, epoch = dict.fromkeys(sessions, 0), 0
-                formed += isinstance(form_of(broker, client, version), RepeatedFetch)
+                formed += form_of(broker, client, version) is not None
             assert formed >= 5, "the short way was taken"
 
     run(scenario())
@@ -158,7 +160,7 @@ def test_a_fetch_waits_for_records(version: int, tmp_path: Path) -> None:
                     await until(lambda: len(broker.services.replica_manager.purgatory) == 1)
                     await admin.produce("t", batch(b"later"))
                 assert await answer == await raw(fresh, data)
-            assert isinstance(form_of(broker, client, version), RepeatedFetch)
+            assert form_of(broker, client, version) is not None
             unknown = frame(fetch_request("t", 99, max_wait_ms=60_000), version)
             assert await raw(client, unknown) == await raw(fresh, unknown)
             at_once = frame(fetch_request("t", 3, max_wait_ms=0), version)
@@ -190,42 +192,44 @@ def test_fetches_of_several_partitions_get_no_form(tmp_path: Path) -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)
             await client.create_topic("t", 2)
-            for version, fields in ((11, {}), (9, {}), (11, {"replica_id": 3}), (11, {"isolation_level": 7})):
+            for fields in ({}, {"replica_id": 3}):
                 for _ in range(3):
                     request = fetch_request("t", **fields)
-                    if version == 11 and not fields:
+                    if not fields:
                         request.topics[0].partitions *= 2
-                    await client.ask(request, version)
-                assert form_of(broker, client, version) is None
+                    await client.ask(request, 11)
+                assert form_of(broker, client, 11) is None
 
     run(scenario())
 
 
-def kept_forms(broker: Any, client: Client) -> list[Any]:
-    return [each for each in session_of(broker, client).forms.values() if isinstance(each, RepeatedFetch)]
-
-
 @pytest.mark.parametrize("varying", ["partition", "rack"])
-def test_forms_are_made_seldom_for_requests_that_vary(varying: str, tmp_path: Path) -> None:
-    """Making one costs as much as decoding two requests."""
+def test_forms_are_made_seldom_for_requests_that_vary(
+    varying: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Making one costs as much as decoding some requests."""
     rng = random.Random(3)
+    made: list[int] = []
+    around = forms.around_integers
+
+    def counted(zeros: bytes, ones: bytes, formats: str) -> list[bytes]:
+        made.append(len(zeros))
+        return around(zeros, ones, formats)
+
+    monkeypatch.setattr(forms, "around_integers", counted)
 
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)
             await client.create_topic("t", 2)
-            made: list[Any] = []
-            for _ in range(200):
-                chosen = rng.randrange(2)
-                fields = {"partition": chosen} if varying == "partition" else {"rack_id": f"rack-{chosen}"}
+            for number in range(200):
+                fields = {"partition": number % 7} if varying == "partition" else {"rack_id": f"rack-{number % 7}"}
                 await client.ask(fetch_request("t", **fields), 11)
-                made += [each for each in kept_forms(broker, client) if not any(each is other for other in made)]
-            assert 0 < len(made) <= 200 / 8
-            for _ in range(20):  # a form that fits comes in the end
-                await client.ask(fetch_request("t", partition=0, max_wait_ms=1), 11)
-            await client.ask(fetch_request("t", partition=0, max_wait_ms=1), 11)
-            assert made[-1] not in kept_forms(broker, client)
-            assert kept_forms(broker, client)
+            assert 0 < len(made) <= 5
+            made.clear()
+            for _ in range(1000):  # a form that fits comes in the end
+                await client.ask(fetch_request("t", partition=rng.randrange(1), max_wait_ms=0, min_bytes=0), 11)
+            assert len(made) == 1
 
     run(scenario())
 
@@ -260,7 +264,7 @@ def test_requests_in_an_unusual_encoding_get_no_form(tmp_path: Path) -> None:
             for _ in range(12):
                 answer = await raw(client, with_tags(fetch_request("t"), b"\x80\0"))
                 assert answer == await raw(admin, frame(fetch_request("t"), 12))
-                assert not kept_forms(broker, client)
+                assert form_of(broker, client, 12) is None
 
     run(scenario())
 
@@ -275,23 +279,8 @@ def test_many_tags_are_not_kept(tmp_path: Path) -> None:
                 await raw(client, with_tags(fetch_request("t"), bytes([100]) + tags))
             assert form_of(broker, client, 12) is None
             for _ in range(3):
-                await raw(client, with_tags(fetch_request("t"), b"\1\x64\0"))
-            assert isinstance(form_of(broker, client, 12), RepeatedFetch)
-
-    run(scenario())
-
-
-def test_sessions_of_several_partitions_get_no_form(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with running_broker(tmp_path) as broker:
-            client = await Client.connect(broker)
-            await client.create_topic("t", 2)
-            opened = fetch_request("t", session_epoch=0)
-            opened.topics[0].partitions.append(FetchPartition(1))
-            session_id = (await client.ask(opened, 11)).session_id
-            for epoch in range(1, 5):
-                await client.ask(fetch_request("t", session_id=session_id, session_epoch=epoch), 11)
-                assert form_of(broker, client, 11) is None
+                await raw(client, frame(fetch_request("t"), 12))
+            assert form_of(broker, client, 12) is not None
 
     run(scenario())
 
@@ -312,6 +301,6 @@ def test_six_apis_by_turns_keep_their_forms(tmp_path: Path) -> None:
                     (produce_request("t", batch(b"v")), 8),
                 ):
                     await client.ask(request, version)
-            assert len([each for each in session_of(broker, client).forms.values() if isinstance(each, Form)]) == 6
+            assert [each.is_made for each in session_of(broker, client).forms.values()] == [True] * 6
 
     run(scenario())

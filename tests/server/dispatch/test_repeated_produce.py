@@ -12,10 +12,12 @@ import pytest
 
 from kafkapy.protocol.messages.delete_topics import DeleteTopicsRequest
 from kafkapy.protocol.messages.metadata import MetadataRequest
+from kafkapy.protocol.messages.produce import TopicProduceData
+from kafkapy.protocol.reader import Reader
 from kafkapy.records.compression import CODEC_NAMES
 from kafkapy.replication.partition import RemoteReplica
-from kafkapy.server.dispatch.dispatcher import route_of
-from kafkapy.server.dispatch.forms import MOST_MISSES
+from kafkapy.server.dispatch.forms import RequestForm
+from kafkapy.server.dispatch.routes import route_of
 from kafkapy.server.handlers import produce
 from kafkapy.server.lifecycle.broker import BrokerServer
 from kafkapy.types import TopicPartition
@@ -104,35 +106,63 @@ def test_answers_and_logs_are_those_of_decoded_requests(seed: int, tmp_path: Pat
 
 
 def test_requests_of_the_same_form_are_not_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests of other APIs between them don't change that; another topic, version or client does."""
-    handled: list[str] = []
-    decoded = produce.handle
+    """Requests of other APIs between them don't change that, nor another partition; another topic or client does."""
+    decoded: list[str] = []
+    read = TopicProduceData.read
 
-    def counted(context: Any, request: Any) -> Any:
-        handled.append(request.topic_data[0].name)
-        return decoded(context, request)
+    def counted(reader: Reader, version: int) -> TopicProduceData:
+        topic = read(reader, version)
+        decoded.append(topic.name)
+        return topic
 
-    monkeypatch.setattr(produce, "handle", counted)
+    monkeypatch.setattr(TopicProduceData, "read", counted)
 
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)
             for topic in ("first", "second"):
-                await client.create_topic(topic)
-            for number in range(4):
-                assert (await client.produce("first", batch(b"v" * number))).base_offset == number
+                await client.create_topic(topic, 3)
+            for number in range(6):
+                answer = await client.produce("first", batch(b"v" * number), partition=number % 3)
+                assert (answer.index, answer.base_offset) == (number % 3, number // 3)
                 await client.ask(MetadataRequest(), 4)
-            assert handled == ["first"] * 2, "the second one is remembered"
-            for number in range(MOST_MISSES + 3):  # the last two have a form again
-                assert (await client.produce("second", batch(b"v"))).base_offset == number
-            assert handled == ["first"] * 2 + ["second"] * (MOST_MISSES + 1)
-            assert (await client.produce("second", batch(b"v"), version=7)).base_offset == MOST_MISSES + 3
-            client.send(frame(produce_request("second", batch(b"v")), 7, client_id="other"))
+            assert decoded == ["first"] * 2, "a form is made of the second one"
+            for _ in range(12):  # the eighth has a form again
+                await client.produce("second", batch(b"v"))
+            assert decoded == ["first"] * 2 + ["second"] * 8
+            await client.produce("second", batch(b"v"), version=7)
+            client.send(frame(produce_request("second", batch(b"v")), 8, client_id="other"))
             await client.receive()
-            assert handled == ["first"] * 2 + ["second"] * (MOST_MISSES + 3)
-            assert broker.services.metrics.requests["produce"] == MOST_MISSES + 9
+            assert decoded == ["first"] * 2 + ["second"] * 10
+            assert broker.services.metrics.requests["produce"] == 20
 
+    run(scenario())
+
+
+def test_a_handler_gets_every_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A form gives requests back, and answers none: a rule of a handler, or of all, holds for the hundredth one too."""
+    handled: list[tuple[int, str]] = []
+    of_first = produce.handle
+
+    def counted(context: Any, request: Any) -> Any:
+        handled.append((context.header.correlation_id, bytes(request.topic_data[0].partition_data[0].records[-4:])))
+        return of_first(context, request)
+
+    monkeypatch.setattr(produce, "handle", counted)
     route_of.cache_clear()  # routes are kept for the process
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            sent = []
+            for number in range(100):
+                records = batch(b"%d" % number)
+                client.send(frame(produce_request("t", records), 8, correlation_id=number))
+                sent.append((number, records[-4:]))
+                await client.receive()
+            assert handled == sent
+
     try:
         run(scenario())
     finally:
@@ -141,7 +171,7 @@ def test_requests_of_the_same_form_are_not_decoded(tmp_path: Path, monkeypatch: 
 
 def forms() -> int:
     """How many forms are remembered in this process."""
-    return sum(isinstance(each, produce.RepeatedProduce) for each in gc.get_objects())
+    return sum(isinstance(each, RequestForm) for each in gc.get_objects())
 
 
 def test_bytes_behind_the_message_are_no_records(tmp_path: Path) -> None:
@@ -174,10 +204,10 @@ def test_connections_remember_short_requests_only_and_are_freed_when_closed(tmp_
             (connection,) = broker.listeners[0].connections
             session = connection.session
             for client_id, is_remembered in (("long" * 1000, False), ("short", True)):
-                for _ in range(3):
+                for _ in range(9):
                     client.send(frame(produce_request("t", batch(b"v")), 8, client_id=client_id))
                     await client.receive()
-                is_known = any(isinstance(each, produce.RepeatedProduce) for each in session.forms.values())
+                is_known = any(each.is_made for each in session.forms.values())
                 assert is_known is is_remembered
             gc.collect()
             gc.disable()

@@ -11,7 +11,7 @@ from kafkapy.network.session import Session
 from kafkapy.protocol.message import Message
 from kafkapy.protocol.primitives import decode, encode
 from kafkapy.server.dispatch.context import RequestContext
-from kafkapy.server.dispatch.encoded import EncodedParts
+from kafkapy.server.dispatch.encoding import EncodedParts
 from kafkapy.server.handlers import alter_configs, describe_configs, incremental_alter_configs
 from kafkapy.testing.clock import ManualClock
 

@@ -9,7 +9,7 @@ from kafkapy.metadata.image import BrokerInfo, Endpoint, MetadataImage, Partitio
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.protocol.messages import response_class
 from kafkapy.protocol.primitives import Message, Reader, Writer
-from kafkapy.server.dispatch.encoded import Encoded
+from kafkapy.server.dispatch.encoding import Filled
 from kafkapy.turns import in_turns
 from tests.coordinator.world import World
 
@@ -69,7 +69,7 @@ class Asker:
             return await answer if inspect.isawaitable(answer) else answer
 
         response = asyncio.run(run())
-        if isinstance(response, Encoded):
+        if isinstance(response, Filled):
             response = response.decoded()
         assert isinstance(response, response_class(request.API_KEY))
         return through(response, version)

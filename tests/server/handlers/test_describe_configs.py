@@ -16,7 +16,7 @@ from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkapy.protocol.writer import Writer
 from kafkapy.server.dispatch.context import RequestContext
-from kafkapy.server.dispatch.encoded import EncodedParts
+from kafkapy.server.dispatch.encoding import EncodedParts
 from kafkapy.server.handlers import describe_configs
 from tests.config.test_describe import ANSWERS, GOLDEN, golden_config
 from tests.server.handlers.config_services import Broker

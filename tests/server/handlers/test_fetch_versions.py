@@ -84,16 +84,16 @@ def test_other_requests_are_served_while_a_large_batch_is_converted(tmp_path: Pa
     run(scenario())
 
 
-def test_a_connection_that_is_lost_ends_its_conversion(tmp_path: Path) -> None:
+def test_a_connection_that_is_lost_ends_its_waiting(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client, lost = await Client.connect(broker), await Client.connect(broker)
             await client.create_topic("t")
             lost.send(frame(fetch_request("t", min_bytes=1, max_wait_ms=60_000), 1))
-            before = len(asyncio.all_tasks())
-            await until(lambda: len(asyncio.all_tasks()) > before)
+            purgatory = broker.services.replica_manager.purgatory
+            await until(lambda: len(purgatory) == 1)
             await lost.close()
-            await until(lambda: len(asyncio.all_tasks()) <= before)
+            await until(lambda: len(purgatory) == 0)
             await client.produce("t", batch(b"a"))
             assert values_of(only(await client.fetch("t", version=1)).records) == [b"a"]
 

@@ -11,6 +11,8 @@ from kafkapy.coordinator.group.calls import CommitCall
 from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.platform.errors import KafkaStorageError
+from kafkapy.protocol.api_keys import ApiKey
+from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -20,7 +22,7 @@ from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from kafkapy.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from kafkapy.protocol.primitives import Writer, encode
+from kafkapy.server.dispatch.encoding import encode
 from kafkapy.server.handlers import offset_commit
 from kafkapy.server.handlers.offset_commit import TREE_NODES_AT_ONCE
 from kafkapy.server.handlers.shared.commits import COMMITS_IN_A_STEP, is_large, split_by_existence
@@ -90,10 +92,10 @@ def test_the_usual_answer_is_encoded_once_and_the_same_bytes() -> None:
     asker = Asker()
     for version in (2, 3, 2, 7, 8, 8):
         answer = offset_commit.handle(asker.context(version), request())
-        writer = Writer()
-        answer.write(writer, version)  # type: ignore[union-attr]  # there at once
         topic = OffsetCommitResponseTopic("t", [OffsetCommitResponsePartition(0, 0)])
-        assert writer.getvalue() == encode(OffsetCommitResponse(topics=[topic]), version)
+        expected = OffsetCommitResponse(topics=[topic])
+        header, is_flexible = RequestHeader(ApiKey.OFFSET_COMMIT, version, 7), version == 8
+        assert encode(header, is_flexible, answer) == encode(header, is_flexible, expected)  # type: ignore[arg-type]
     assert offset_commit._without_errors.cache_info()[:2] == (2, 4)
 
 

@@ -4,6 +4,7 @@ from kafkapy.network.errors import RefusedError
 from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.records.record import Record, encode_legacy
 from kafkapy.server.handlers.produce import examine
+from kafkapy.turns import finish
 from tests.server.harness import batch
 
 MESSAGE = encode_legacy([Record(b"k", b"v", 5, (), 0)], 1)
@@ -19,24 +20,21 @@ def request(*records: bytes | None) -> ProduceRequest:
 
 
 @pytest.mark.parametrize(
-    ("records", "version", "expected"),
+    ("records", "expected"),
     [
-        ((PLAIN, PLAIN), 8, (True, False)),
-        ((PLAIN,), 6, (False, False)),
-        ((PLAIN, MESSAGE), 8, (False, False)),
-        ((PLAIN + PLAIN,), 8, (False, False)),
-        ((PLAIN, TRANSACTIONAL), 8, (True, True)),
-        ((TRANSACTIONAL + b"tail",), 8, (False, True)),
-        ((MESSAGE + TRANSACTIONAL,), 2, (False, False)),
+        ((PLAIN, PLAIN), (True, False)),
+        ((PLAIN, MESSAGE), (False, False)),
+        ((PLAIN + PLAIN,), (False, False)),
+        ((PLAIN, TRANSACTIONAL), (True, True)),
+        ((TRANSACTIONAL + b"tail",), (False, True)),
+        ((MESSAGE + TRANSACTIONAL,), (False, False)),
     ],
 )
-def test_examine_tells_plain_and_transactional_batches(
-    records: tuple[bytes, ...], version: int, expected: tuple[bool, bool]
-) -> None:
-    assert examine(request(*records), version) == expected
+def test_examine_tells_plain_and_transactional_batches(records: tuple[bytes, ...], expected: tuple[bool, bool]) -> None:
+    assert finish(examine(request(*records)))[1:] == expected
 
 
 @pytest.mark.parametrize("records", [None, b"", PLAIN[:40], MESSAGE[:30], bytes(40), PLAIN[:16] + b"\x09" + PLAIN[17:]])
 def test_records_without_a_whole_batch_are_refused(records: bytes | None) -> None:
     with pytest.raises(RefusedError, match="t-1"):
-        examine(request(PLAIN, records), 8)
+        finish(examine(request(PLAIN, records)))

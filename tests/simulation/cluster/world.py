@@ -28,7 +28,8 @@ from kafkapy.network.peer import BrokerChannel
 from kafkapy.platform.files import Files
 from kafkapy.server.dispatch.context import RequestContext, Services
 from kafkapy.server.dispatch.dispatcher import Dispatcher
-from kafkapy.server.dispatch.interception import Handle, Hooks, Result
+from kafkapy.server.dispatch.interception import Hooks
+from kafkapy.server.dispatch.result import Handle, Result
 from kafkapy.server.lifecycle.broker import START_FAILURES, BrokerServer
 from tests.simulation.cluster.clients import OFFSETS, TP, Clients
 from tests.simulation.cluster.coordinators import Coordinators

@@ -6,6 +6,7 @@ import pytest
 
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.protocol.headers import RequestHeader
+from kafkapy.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from kafkapy.protocol.messages.heartbeat import HeartbeatResponse
 from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -15,39 +16,57 @@ from kafkapy.protocol.messages.offset_commit import (
 )
 from kafkapy.protocol.primitives import UnsupportedVersion, encode
 from kafkapy.protocol.writer import Writer
-from kafkapy.server.dispatch import dispatcher as dispatch
 from kafkapy.server.dispatch.context import RequestContext, Services
-from kafkapy.server.dispatch.encoded import Encoded, EncodedParts, decoded_handler
-from kafkapy.server.dispatch.interception import Handle, Hooks, Result
+from kafkapy.server.dispatch.encoding import EncodedParts, Filled, RecordsTemplate, ResponseTemplate
+from kafkapy.server.dispatch.encoding import encode as encode_frame
+from kafkapy.server.dispatch.interception import Hooks, decoded_handler
+from kafkapy.server.dispatch.result import Handle, Result
 from tests.server.harness import Client, run, running_broker
 
 
+def heartbeat(error_code: int = 0, version: int = 0) -> Filled:
+    return ResponseTemplate(lambda: HeartbeatResponse(error_code=error_code), "", version).filled()
+
+
 @pytest.mark.parametrize("version", [0, 1, 4])
-def test_an_encoded_response_is_written_and_decoded_as_its_message(version: int) -> None:
-    message = HeartbeatResponse(error_code=27)
-    encoded = Encoded(message, version)
-    assert encode(encoded, version) == encode(message, version)
-    first, second = encoded.decoded(), encoded.decoded()
-    assert first == message
-    first.error_code = 0  # type: ignore[attr-defined]  # a heartbeat's
-    assert (second, encoded.decoded()) == (message, message)
-
-
-@pytest.mark.parametrize("version", [0, 4])
-def test_the_frame_of_an_encoded_response_is_that_of_its_message(version: int) -> None:
-    message, is_flexible = HeartbeatResponse(error_code=27), version == 4
+def test_a_filled_template_is_encoded_and_decoded_as_its_message(version: int) -> None:
+    if version:
+        template = ResponseTemplate(HeartbeatResponse, "ih", version)
+    else:
+        template = ResponseTemplate(lambda code: HeartbeatResponse(0, code), "h", version)
     header = RequestHeader(HeartbeatResponse.API_KEY, version, -77, None)
-    frame = Encoded(message, version).frame(header.correlation_id, flexible_header=is_flexible)
-    assert [frame] == dispatch.encode(header, is_flexible, message)
+    for integers in ((5, 27), (-1, 0)) if version else ((27,), (-1,)):
+        message = template.make(*integers)
+        filled = template.filled(*integers)
+        assert encode_frame(header, version == 4, filled) == encode_frame(header, version == 4, message)
+        first, second = filled.decoded(), filled.decoded()
+        assert first == message
+        first.error_code = 99  # type: ignore[attr-defined]  # a heartbeat's
+        assert second == filled.decoded() == message
+
+
+@pytest.mark.parametrize("version", [4, 11, 12])
+@pytest.mark.parametrize("records", [b"", b"r", bytes(200), bytes(5000)], ids=len)
+def test_a_template_with_records_is_encoded_as_its_message(version: int, records: bytes) -> None:
+    def make(offset: int, found: Any) -> FetchResponse:
+        row = PartitionData(3, 0, offset, records=found)
+        return FetchResponse(responses=[FetchableTopicResponse("t", partitions=[row])])
+
+    template = RecordsTemplate(make, "q", version)
+    header = RequestHeader(FetchResponse.API_KEY, version, 5, None)
+    filled, message = template.with_records(records, 1 << 40), make(1 << 40, records)
+    assert filled.decoded() == message
+    frames = [b"".join(map(bytes, encode_frame(header, version == 12, each))) for each in (filled, message)]  # type: ignore[arg-type]
+    assert frames[0] == frames[1]
 
 
 def test_a_message_that_its_version_can_not_express_is_not_encoded() -> None:
     with pytest.raises(UnsupportedVersion):
-        Encoded(HeartbeatResponse(), 5)
+        heartbeat(version=5)
 
 
 def test_a_decoded_handler_returns_messages() -> None:
-    answers: list[Any] = [Encoded(HeartbeatResponse(), 0), HeartbeatResponse(error_code=1), None]
+    answers: list[Any] = [heartbeat(), HeartbeatResponse(error_code=1), None]
     handle = decoded_handler(lambda _context, request: answers[request])
     context: Any = None
     assert [handle(context, number) for number in range(3)] == [HeartbeatResponse(), answers[1], None]
@@ -101,7 +120,7 @@ def test_encoded_parts_are_shared_and_written_as_their_message() -> None:
 
 def test_a_decoded_handler_decodes_the_response_of_a_coroutine() -> None:
     answers: list[Any] = [
-        EncodedParts(HeartbeatResponse, 0, [encode(HeartbeatResponse(), 0)]), Encoded(HeartbeatResponse(), 0), None,
+        EncodedParts(HeartbeatResponse, 0, [encode(HeartbeatResponse(), 0)]), heartbeat(), None,
     ]  # fmt: skip
 
     async def answer(_context: Any, request: int) -> Any:

@@ -1,0 +1,47 @@
+"""The APIs of a listener, and what a request of each needs."""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from kafkapy.protocol.api_keys import ApiKey
+from kafkapy.protocol.constants import AclOperation, AclResourceType
+
+
+class Permission(NamedTuple):
+    """An operation on the resources of a kind that a request names, as Apache Kafka's authorizer is asked for it."""
+
+    operation: AclOperation
+    resource_type: AclResourceType
+
+
+class Api(NamedTuple):
+    """An API and the versions that this broker understands: those of Apache Kafka 2.7.2 unless a card says more."""
+
+    key: ApiKey
+    min_version: int
+    max_version: int
+    module: str
+    """Name of the handler's module in ``kafkapy.server.handlers``."""
+    permissions: tuple[Permission, ...]
+    """What a client needs for all that the API can do; a request may need some of it only. Empty: nothing."""
+    between_brokers: bool = False
+    """Whether only brokers send it: a listener without other brokers does not serve it."""
+    needs_whole_image: bool = False
+    """Whether the answer depends on which topics exist: requests wait until the metadata image has been whole."""
+
+
+class ApiTable:
+    """The APIs that a listener serves, in the order of their keys."""
+
+    __slots__ = ("_apis",)
+
+    def __init__(self, apis: Iterable[Api]) -> None:
+        self._apis = {int(api.key): api for api in sorted(apis)}
+
+    def __iter__(self) -> Iterator[Api]:
+        return iter(self._apis.values())
+
+    def serving(self, key: int, version: int) -> Api | None:
+        """Return the API whose requests of this version are answered; None if they are not."""
+        api = self._apis.get(key)
+        return api if api is not None and api.min_version <= version <= api.max_version else None

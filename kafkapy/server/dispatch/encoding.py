@@ -1,0 +1,174 @@
+"""The last stage of a request: the response becomes a frame.
+
+Most responses are written by their class. Where many requests get nearly the same response, a handler keeps a
+``ResponseTemplate`` and fills in what varies, which takes half the time. A long response that is encoded in steps is an
+``EncodedParts``.
+"""
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from kafkapy.network.errors import UnencodableResponseError
+from kafkapy.protocol.headers import RequestHeader
+from kafkapy.protocol.message import Message, ProtocolError, Records
+from kafkapy.protocol.primitives import decode
+from kafkapy.protocol.primitives import encode as encode_message
+from kafkapy.protocol.writer import Part, Writer
+from kafkapy.server.dispatch.varying import around_integers, layout_of
+
+SIZE_AND_CORRELATION_ID: Final = struct.Struct(">ii")
+"""The first fields of every response's frame."""
+SIZE_SIZE: Final = 4
+"""Bytes of a response's size, which it does not count."""
+_HEADER_FORMATS: Final = "ii"
+"""The formats of the size and the correlation id."""
+
+
+def encode(
+    header: RequestHeader, flexible_header: bool, response: Message, max_structs: int | None = None
+) -> list[Part]:
+    """Return the response's frame, size prefix included, bodies untouched.
+
+    Raises ``TooManyStructs`` for a response of more than ``max_structs``, ``UnencodableResponseError`` for one that the
+    request's version can't express, or that is too large for a frame.
+    """
+    if type(response) is Filled:
+        return response.frame(header.correlation_id)
+    writer = Writer(SIZE_AND_CORRELATION_ID.pack(0, header.correlation_id), max_structs)
+    if flexible_header:
+        writer.buffer.append(0)
+    try:
+        response.write(writer, header.api_version)
+        return writer.frame()  # whose size has a field too
+    except (ProtocolError, struct.error) as error:  # as ``write_message``, without another call for each response
+        raise UnencodableResponseError(f"{type(response).__name__}: {error}") from error
+
+
+class ResponseTemplate:
+    """Responses of one version that differ in some integers only.
+
+    ``make`` makes the response that has these integers, whose formats are the letters of ``formats`` in ``struct``, in
+    the order in which they are written.
+    """
+
+    __slots__ = ("make", "_layout", "_fields")
+
+    def __init__(self, make: Callable[..., Message], formats: str, version: int) -> None:
+        self.make = make
+        zeros, ones = make(*[0] * len(formats)), make(*[-1] * len(formats))
+        formats = f"{_HEADER_FORMATS}{formats}"
+        self._lay_out(around_integers(_frame_of(zeros, version, 0), _frame_of(ones, version, -1), formats), formats)
+
+    def _lay_out(self, constant: list[bytes], formats: str) -> None:
+        self._layout = layout_of(constant, formats)
+        self._fields: list[bytes | int] = [0] * (2 * len(constant) - 1)
+        self._fields[::2] = constant
+
+    def filled(self, *integers: int) -> "Filled":
+        """Return the response with these integers."""
+        return Filled(self, integers)
+
+    def frame(self, correlation_id: int, integers: tuple[int, ...], _: Records | None) -> list[Part]:
+        """Return the frame of the response with these integers."""
+        layout, fields = self._layout, self._fields
+        frame = bytearray(layout.size)
+        fields[1::2] = layout.size - SIZE_SIZE, correlation_id, *integers
+        layout.pack_into(frame, 0, *fields)
+        return [frame]
+
+
+class RecordsTemplate(ResponseTemplate):
+    """The same for responses that differ in the records at their end, too: the last argument of ``make``."""
+
+    __slots__ = ("_is_flexible", "_end")
+
+    def __init__(self, make: Callable[..., Message], formats: str, version: int) -> None:
+        self.make = make
+        zeros, ones = make(*[0] * len(formats), b""), make(*[-1] * len(formats), None)
+        self._is_flexible = version >= zeros.FLEXIBLE_FROM  # type: ignore[attr-defined]  # responses have it
+        formats = f"{_HEADER_FORMATS}{formats}"
+        size_format = "b" if self._is_flexible else "i"  # null and no records have sizes that differ in all bytes
+        constant = around_integers(
+            _frame_of(zeros, version, 0), _frame_of(ones, version, -1), f"{formats}{size_format}"
+        )
+        self._end = constant.pop()
+        if not self._is_flexible:
+            constant, formats = [*constant, b""], f"{formats}i"
+        self._lay_out(constant, formats)
+
+    def with_records(self, records: Records, *integers: int) -> "Filled":
+        """Return the response with these integers and records."""
+        return Filled(self, integers, records)
+
+    def frame(self, correlation_id: int, integers: tuple[int, ...], records: Records | None) -> list[Part]:
+        """Return the frame of the response with these integers and records."""
+        assert records is not None, "filled with records"
+        layout, fields, end, size = self._layout, self._fields, self._end, len(records)
+        frame = bytearray(layout.size)
+        if self._is_flexible:
+            writer = Writer()
+            writer.write_unsigned_varint(size + 1)
+            frame += writer.buffer
+            fields[1::2] = len(frame) + size + len(end) - SIZE_SIZE, correlation_id, *integers
+        else:
+            fields[1::2] = len(frame) + size - SIZE_SIZE, correlation_id, *integers, size
+        layout.pack_into(frame, 0, *fields)
+        if not size:
+            frame += end
+            return [frame]
+        return [frame, records, end] if end else [frame, records]
+
+
+class Filled(Message):
+    """A response with the integers, and perhaps the records, of a template."""
+
+    __slots__ = ("_template", "_integers", "_records")
+
+    def __init__(self, template: ResponseTemplate, integers: tuple[int, ...], records: Records | None = None) -> None:
+        self._template = template
+        self._integers = integers
+        self._records = records
+
+    def frame(self, correlation_id: int) -> list[Part]:
+        """Return the same bytes as ``encode``, made in one step."""
+        return self._template.frame(correlation_id, self._integers, self._records)
+
+    def write(self, writer: Writer, version: int) -> None:
+        """See ``Message.write``."""
+        self.decoded().write(writer, version)
+
+    def decoded(self) -> Message:
+        """Return an equal message, which may be changed."""
+        if self._records is None:
+            return self._template.make(*self._integers)
+        return self._template.make(*self._integers, self._records)
+
+
+def _frame_of(message: Message, version: int, number: int) -> bytes:
+    """The frame of a response in which ``number`` stands for its size and its correlation id."""
+    is_flexible = version >= message.FLEXIBLE_FROM  # type: ignore[attr-defined]  # responses have it
+    return SIZE_AND_CORRELATION_ID.pack(number, number) + bytes(is_flexible) + encode_message(message, version)
+
+
+class EncodedParts(Message):
+    """A long response of ``kind`` that its handler has encoded in steps; responses may share parts."""
+
+    __slots__ = ("_kind", "_version", "_parts")
+
+    def __init__(self, kind: type[Message], version: int, parts: Sequence[Part]) -> None:
+        self._kind = kind
+        self._version = version
+        self._parts = parts
+
+    def __repr__(self) -> str:
+        return f"EncodedParts({self._kind.__name__}, {self._version}, {len(self._parts)} parts)"
+
+    def write(self, writer: Writer, version: int) -> None:
+        """See ``Message.write``."""
+        assert version == self._version
+        writer.write_parts(self._parts)
+
+    def decoded(self) -> Message:
+        """Return an equal message, which may be changed."""
+        return decode(self._kind, encode_message(self, self._version), self._version)

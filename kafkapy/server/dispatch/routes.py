@@ -1,0 +1,49 @@
+"""How requests of an API in one version are served: what the stages need to know of the API's handler."""
+
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from typing import NamedTuple
+
+from kafkapy.protocol.headers import response_header_version
+from kafkapy.protocol.message import Message
+from kafkapy.protocol.messages import request_class
+from kafkapy.protocol.reader import Reader
+from kafkapy.server.dispatch.api_table import Api
+from kafkapy.server.dispatch.context import RequestContext
+from kafkapy.server.dispatch.forms import Pattern
+from kafkapy.server.dispatch.result import Handler, Request, Result
+from kafkapy.turns import Steps
+
+
+class Route(NamedTuple):
+    """An API in one version."""
+
+    api: Api
+    read: Callable[[Reader, int], Message]
+    handle: Handler
+    flexible_response_header: bool
+    is_pipelined: bool
+    """A request may be served while earlier ones of this API wait for their responses."""
+    pattern: Pattern[Message] | None
+    """Which fields of its requests vary; None: all are decoded."""
+
+
+@cache
+def route_of(api: Api, version: int) -> Route:
+    """Import the API's handler, which may have ``IS_PIPELINED`` and ``PATTERN``; the version must be served."""
+    handler = import_module(f"kafkapy.server.handlers.{api.module}")
+    return Route(
+        api=api,
+        read=request_class(api.key).read,
+        handle=handler.handle,
+        flexible_response_header=response_header_version(api.key, version) > 0,
+        is_pipelined=getattr(handler, "IS_PIPELINED", False),
+        pattern=getattr(handler, "PATTERN", None),
+    )
+
+
+def admit_and_handle(route: Route, context: RequestContext, request: Request) -> Result | Steps[Result]:
+    """Serve a request that is decoded: nothing else calls a handler, so a rule for all requests stands here."""
+    context.services.metrics.requests[route.api.module] += 1
+    return route.handle(context, request)

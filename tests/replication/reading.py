@@ -1,0 +1,36 @@
+"""Fetches as tests want them: without steps."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from kafkapy.replication import fetching
+from kafkapy.replication.fetching import FetchLimits, FollowerWishes, PartitionRead, Reads, Wishes
+from kafkapy.replication.replica_manager import ReplicaManager
+from kafkapy.turns import Steps, finish
+
+T = TypeVar("T")
+
+
+def fetch(
+    replicas: ReplicaManager,
+    wishes: Wishes,
+    limits: FetchLimits,
+    build: Callable[[Reads], T],
+    session: FollowerWishes | None = None,
+) -> "T | asyncio.Future[T]":
+    """What ``build`` makes of the reads, or a future of it."""
+
+    def in_steps(reads: Reads) -> Steps[T]:
+        return build(reads)
+        yield
+
+    found = finish(fetching.fetch(replicas, wishes, limits, in_steps, session))
+    return found.result() if isinstance(found, asyncio.Future) and found.done() else found  # type: ignore[return-value]
+
+
+def read_all(replicas: ReplicaManager, wishes: Wishes, limits: FetchLimits) -> list[PartitionRead]:
+    """What a fetch finds that does not wait."""
+    found = fetch(replicas, wishes, limits._replace(max_wait_ms=0), list)
+    assert isinstance(found, list)
+    return found
