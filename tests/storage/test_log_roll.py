@@ -8,7 +8,7 @@ from kafkapy.storage.log.log import Log, Storage, segment_ms, waited_ms
 from kafkapy.storage.log.segment import AppendedRange
 from kafkapy.testing.clock import ManualClock
 from tests.simulation.disk import Fault, SimulatedDisk
-from tests.storage.support import START_MS, batch, contents, fill, open_log, produced, reopen
+from tests.storage.support import START_MS, Failures, batch, contents, fill, open_log, produced, reopen
 
 
 def _clock(log: Log) -> ManualClock:
@@ -149,7 +149,7 @@ def test_an_unused_segment_that_can_not_be_removed_takes_the_directory_offline(
     """Otherwise a start would take it for the log's end, and hide records that were written after the failure."""
     failures: list[tuple[str, int | None]] = []
     disk = SimulatedDisk(str(tmp_path))
-    storage = Storage(ManualClock(START_MS), disk, disk_failed=lambda path, error: failures.append((path, error.errno)))
+    storage = Storage(ManualClock(START_MS), disk, owner=Failures(failures))
     log = open_log(tmp_path, storage=storage)
     log.append_as_leader(produced(0), 0)
     # The third of its files can't be made: then the first two have to go.

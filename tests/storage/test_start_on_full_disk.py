@@ -14,7 +14,9 @@ from kafkapy.platform.errors import KafkaStorageError, LogDirectoryError
 from kafkapy.platform.files import Files
 from kafkapy.records.record import read_records
 from kafkapy.storage.log.log import Log, Storage
-from kafkapy.storage.log_manager import LogManager, lower_checkpoints
+from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.log_manager_start import load_logs
+from kafkapy.storage.lowered_checkpoints import lower_checkpoints
 from kafkapy.testing.clock import ManualClock
 from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
@@ -55,7 +57,7 @@ class FullDisk(Files):
 def start(directory: Path, files: Files | None = None, config: LogConfig = CONFIG) -> tuple[LogManager, Log]:
     clock = ManualClock(START_MS)
     logs = LogManager([str(directory)], config, clock, storage=Storage(clock, files or Files()))
-    logs.load()
+    load_logs(logs)
     return logs, logs.get_or_create(PARTITION, is_new=False)
 
 
@@ -293,7 +295,7 @@ def test_a_worker_process_does_not_keep_writes_in_memory(tmp_path: Path) -> None
     storage = Storage(clock, FullDisk(1), puts_off=False)
     logs = LogManager([str(tmp_path)], CONFIG, clock, storage=storage)
     with pytest.raises(LogDirectoryError, match="No space left"):
-        logs.load()
+        load_logs(logs)
 
 
 def test_recovery_points_that_a_broken_disk_refuses_are_not_removed(tmp_path: Path) -> None:

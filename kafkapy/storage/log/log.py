@@ -35,7 +35,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from kafkapy.clock import Clock
 from kafkapy.config.log_config import LogConfig
@@ -43,6 +43,7 @@ from kafkapy.errors import BrokerError
 from kafkapy.platform.disk_errors import as_storage_error, storage_error
 from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.platform.files import Files, FileSlice, files_removal
+from kafkapy.platform.flusher import Flusher, InlineFlusher, sync_all
 from kafkapy.records.batch import (
     CONTROL_BIT,
     CREATE_TIME,
@@ -76,11 +77,11 @@ from kafkapy.storage.errors import (
     UnrecalledBatchError,
 )
 from kafkapy.storage.log.durability import Durability
-from kafkapy.storage.log.flusher import Flusher, InlineFlusher, sync_all
 from kafkapy.storage.log.index import IndexCache
 from kafkapy.storage.log.leader_epochs import LEADER_EPOCHS_NAME, LeaderEpochs
 from kafkapy.storage.log.producer_state import MAX_PRODUCERS, ProducedBatch, ProducerState, ignore_eviction
 from kafkapy.storage.log.recall import recall
+from kafkapy.storage.log.salvage import Damage, salvage
 from kafkapy.storage.log.segment import (
     DELETED_SUFFIX,
     MAX_RELATIVE_OFFSET,
@@ -90,7 +91,6 @@ from kafkapy.storage.log.segment import (
     TimestampOffset,
 )
 from kafkapy.storage.log.time_search import find_timestamp
-from kafkapy.storage.recovery.salvage import Damage, salvage
 from kafkapy.turns import Steps
 from kafkapy.types import NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition, maker
 
@@ -141,8 +141,30 @@ _result_of: Final = maker(AppendResult)
 _range_of: Final = maker(AppendedRange)
 
 
-def _ignore(*_: object) -> None:
-    """The default of callbacks, for a log without a data directory, checkpoints and cleaner."""
+class LogOwner(Protocol):
+    """The object that keeps the logs (``LogManager``): it is called before or after a log changes by itself."""
+
+    def disk_failed(self, path: str, error: OSError) -> None:
+        """Handle the failure of a disk that can't read or write ``path`` (``disk_errors``)."""
+
+    def offsets_fall(self, log: "Log") -> None:
+        """Lower the checkpoints to the log's recovery point and start, which were lowered; its files are cut then."""
+
+    def about_to_cut(self, log: "Log", offset: int) -> None:
+        """Give up a compaction of the log, which will lose its records from ``offset`` on, or its compaction."""
+
+
+class NoOwner:
+    """For logs without a data directory, checkpoints and cleaner."""
+
+    def disk_failed(self, _path: str, _error: OSError) -> None:
+        """See ``LogOwner``."""
+
+    def offsets_fall(self, _log: "Log") -> None:
+        """See ``LogOwner``."""
+
+    def about_to_cut(self, _log: "Log", _offset: int) -> None:
+        """See ``LogOwner``."""
 
 
 @dataclass(slots=True, eq=False)
@@ -160,16 +182,20 @@ class Storage:
     producer_evicted: Callable[[], None] = ignore_eviction
     """Called for each producer id that a partition evicts because it has ``max_producers`` of them."""
     random: Random = field(default_factory=Random)
-    disk_failed: Callable[[str, OSError], None] = _ignore
-    """Called with the path that a failed disk can't read or write (``disk_errors``)."""
-    recovered: Callable[[int], None] = _ignore
+    recovered: Callable[[int], object] = lambda _size: None
     """Called with the size in bytes of each segment that a recovery has read."""
-    offsets_fall: Callable[["Log"], None] = _ignore
-    """Called when a log's recovery point or start was lowered, before its files are cut (``lower_checkpoints``)."""
     puts_off: bool = True
     """Whether a start on a full disk keeps index entries, snapshots and epochs in memory (``disk_errors``)."""
-    about_to_cut: Callable[["Log", int], None] = _ignore
-    """Called before a log loses its records from an offset on, or its compaction (``cleaner``)."""
+    owner: LogOwner = field(default_factory=NoOwner)
+
+    def set_owner(self, owner: LogOwner) -> None:
+        """Set the object that keeps the logs, once."""
+        assert isinstance(self.owner, NoOwner), "logs have one owner"
+        self.owner = owner
+
+    def disk_failed(self, path: str, error: OSError) -> None:
+        """See ``LogOwner.disk_failed``; for ``disk_errors``."""
+        self.owner.disk_failed(path, error)
 
 
 class Log:
@@ -238,7 +264,7 @@ class Log:
         self.durability.configure(follows_appends=config.flush_before_ack)
         self.leader_epochs.keep(config.message_format > 1)
         if not config.compact:
-            self.storage.about_to_cut(self, self.log_end_offset)
+            self.storage.owner.about_to_cut(self, self.log_end_offset)
 
     @property
     def size_bytes(self) -> int:
@@ -817,7 +843,7 @@ class Log:
             self.truncate_fully_and_start_at(offset)
             return True
         if offset < self.segments.active.base_offset:
-            self.storage.about_to_cut(self, offset)
+            self.storage.owner.about_to_cut(self, offset)
         start_offset = min(self.log_start_offset, offset)
         kept = self.segments.floor(offset)
         # The segment that is cut counts as not flushed, so that the next flush includes the cut.
@@ -831,7 +857,7 @@ class Log:
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop all records; the next record gets ``offset``."""
-        self.storage.about_to_cut(self, min(offset, self.log_start_offset))
+        self.storage.owner.about_to_cut(self, min(offset, self.log_start_offset))
         self._fall_to(min(self.log_start_offset, offset), offset)
         self.delete_segment_files(self.segments.cut(0)[::-1])
         self.begin_segment(offset)
@@ -846,7 +872,7 @@ class Log:
         self.lower_recovery_point(recovery_point)
         self.durability.fall_to(recovery_point)
         self.log_start_offset = start_offset
-        self.storage.offsets_fall(self)
+        self.storage.owner.offsets_fall(self)
 
     def _end_after_truncation(self, start_offset: int, end_offset: int) -> None:
         self.tail.clear()
