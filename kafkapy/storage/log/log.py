@@ -491,11 +491,7 @@ class Log:
                     segment = self._roll_to(self._next_base_offset(added))
                 position = segment.append(content, added, self.config.index_interval_bytes)
         except OSError as error:
-            try:
-                self.storage.files.truncate(segment.log.path, segment.size)
-            except OSError:
-                # There are bytes after the last batch, which must be cut off before another segment begins.
-                segment.is_preallocated = True
+            segment.cut_failed_append()
             if segment.base_offset > self.log_end_offset:
                 self._take_back_segment()
             raise storage_error(self, "written", error) from error
