@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.log_config import LogConfig
-from kafkapy.storage.log.log import Log, Storage, segment_ms, waited_ms
+from kafkapy.storage.log.log import Log, Storage
+from kafkapy.storage.log.roll import rolling_ms, waited_ms
 from kafkapy.storage.log.segment import AppendedRange
 from kafkapy.testing.clock import ManualClock
 from tests.simulation.disk import Fault, SimulatedDisk
@@ -79,7 +80,7 @@ def test_a_first_batch_that_a_recovery_has_cut_off_does_not_count(tmp_path: Path
     ],
 )
 def test_compacted_topics_roll_in_time_for_their_lag(config: LogConfig, expected: int) -> None:
-    assert segment_ms(config) == expected
+    assert rolling_ms(config) == expected
 
 
 def test_when_an_offset_does_not_fit(tmp_path: Path) -> None:

@@ -16,15 +16,7 @@ move it, and no other code assigns it:
 append does not change the records. As in Apache Kafka, a full segment is rolled before the producer is checked, so a
 batch that is refused for its producer, or is a duplicate, may begin a segment.
 
-**Roll.** The rules of Apache Kafka 2.7's ``LogSegment.shouldRoll``, in its order. A new segment begins when
-
-- the append would make the segment larger than ``segment.bytes``;
-- its last offset does not fit into 31 bits above the base, or an index is full;
-- its largest timestamp is more than ``segment.ms`` (less the segment's jitter) after that of the segment's first batch;
-  the clock decides where that batch has no timestamp; on a compacted topic ``max.compaction.lag.ms`` counts if it is
-  shorter, since the active segment is never compacted.
-
-An empty segment is rolled only because of its indexes or the offset.
+**Roll.** ``roll`` has the rules by which a new segment begins.
 
 **Delete.** A segment leaves the list at once, its files are renamed to ``.deleted``, and removed after
 ``file.delete.delay.ms``. A reader that found the segment before can go on reading it.
@@ -52,11 +44,10 @@ from kafkapy.records.batch import (
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
     assign,
-    crc_is_valid,
     iterate_headers,
 )
 from kafkapy.records.control import ControlRecord, read_control
-from kafkapy.records.errors import CorruptRecordError, RecordBatchTooLargeError, UnsupportedForMessageFormatError
+from kafkapy.records.errors import CorruptRecordError, UnsupportedForMessageFormatError
 from kafkapy.records.scanner import UsualBatch
 from kafkapy.records.validate import (
     PRODUCER,
@@ -73,7 +64,6 @@ from kafkapy.records.validate import (
 from kafkapy.storage.errors import (
     OffsetOutOfRangeError,
     OutOfOrderSequenceError,
-    UnexpectedAppendOffsetError,
     UnrecalledBatchError,
 )
 from kafkapy.storage.log.durability import Durability
@@ -81,10 +71,11 @@ from kafkapy.storage.log.index import IndexCache
 from kafkapy.storage.log.leader_epochs import LEADER_EPOCHS_NAME, LeaderEpochs
 from kafkapy.storage.log.producer_state import MAX_PRODUCERS, ProducedBatch, ProducerState, ignore_eviction
 from kafkapy.storage.log.recall import recall
+from kafkapy.storage.log.replicated import check_replicated
+from kafkapy.storage.log.roll import check_size, must_roll, next_base_offset, rolling_ms
 from kafkapy.storage.log.salvage import Damage, salvage
 from kafkapy.storage.log.segment import (
     DELETED_SUFFIX,
-    MAX_RELATIVE_OFFSET,
     AppendedRange,
     Segment,
     Segments,
@@ -260,7 +251,7 @@ class Log:
             config = replace(config, index_interval_bytes=MAX_INDEX_INTERVAL_BYTES)
         self.config = config
         self.policy = produce_policy(self.topic_partition, config)
-        self.segment_ms = segment_ms(config)
+        self.segment_ms = rolling_ms(config)
         self.durability.configure(follows_appends=config.flush_before_ack)
         self.leader_epochs.keep(config.message_format > 1)
         if not config.compact:
@@ -399,7 +390,7 @@ class Log:
     def _end_full_segment(self, added: AppendedRange) -> None:
         """Roll if ``added`` requires it, although it is not appended."""
         with as_storage_error(self, "written"):
-            if self._must_roll(self.segments.active, added):
+            if must_roll(self.segments.active, added, self.config, self.storage.clock):
                 self._roll_to(added.first_offset)
 
     def _answer_again(self, batch: ProducedBatch, header: BatchHeader) -> AppendResult:
@@ -416,7 +407,7 @@ class Log:
         Raises ``UnexpectedAppendOffsetError`` and ``CorruptRecordError``; nothing is written then.
         """
         batches = list(iterate_headers(records))
-        added = self._check_replicated(records, batches)
+        added = check_replicated(self.topic_partition, self.log_end_offset, records, batches)
         content = memoryview(records)[: added.size]
         for _, header in batches:
             self._note_epoch(header, added.size)
@@ -430,34 +421,6 @@ class Log:
         return AppendResult(
             first_offset, last_offset, max_timestamp, NO_TIMESTAMP, self.log_start_offset, False, size
         )  # fmt: skip
-
-    def _check_replicated(
-        self, records: bytes | bytearray | memoryview, batches: Sequence[tuple[int, BatchHeader]]
-    ) -> AppendedRange:
-        """Return the range of ``batches``; raise ``UnexpectedAppendOffsetError`` or ``CorruptRecordError``."""
-        if not batches:
-            raise UnexpectedAppendOffsetError(f"No whole batch came for {self.topic_partition}")
-        next_offset = self.log_end_offset
-        max_timestamp = max_timestamp_offset = -1
-        for position, header in batches:
-            if header.base_offset < next_offset or header.last_offset_delta < 0:
-                raise UnexpectedAppendOffsetError(
-                    f"{self.topic_partition} expected offset {next_offset}, a batch begins at {header.base_offset}"
-                )
-            if not crc_is_valid(records, position, header):
-                raise CorruptRecordError(
-                    f"The batch at offset {header.base_offset} of {self.topic_partition} is corrupt"
-                )
-            next_offset = header.next_offset
-            if header.max_timestamp > max_timestamp:
-                max_timestamp, max_timestamp_offset = header.max_timestamp, header.last_offset
-        first_offset = batches[0][1].base_offset
-        if batches[0][1].magic < MAGIC:
-            # A wrapper's header has its last offset only. Its first one is at or above the log's end, and at most the
-            # range of a segment below the last.
-            first_offset = max(self.log_end_offset, next_offset - 1 - MAX_RELATIVE_OFFSET)
-        size = batches[-1][0] + batches[-1][1].size
-        return AppendedRange(first_offset, next_offset - 1, max_timestamp, max_timestamp_offset, size)
 
     def _note_epoch(self, header: BatchHeader, size: int) -> None:
         if header.magic < MAGIC:
@@ -487,8 +450,8 @@ class Log:
         try:
             position = segment.append_within(content, added, self.config, self.segment_ms)
             if position is None:
-                if self._must_roll(segment, added):
-                    segment = self._roll_to(self._next_base_offset(added))
+                if must_roll(segment, added, self.config, self.storage.clock):
+                    segment = self._roll_to(next_base_offset(added, self.log_end_offset))
                 position = segment.append(content, added, self.config.index_interval_bytes)
         except OSError as error:
             segment.cut_failed_append()
@@ -516,31 +479,6 @@ class Log:
     def roll(self, base_offset: int | None = None) -> Segment:
         """Close the active segment and begin a new one at the log's end (or ``base_offset``, if that is higher)."""
         return self._roll_to(max(base_offset or 0, self.log_end_offset))
-
-    def _must_roll(self, segment: Segment, added: AppendedRange) -> bool:
-        """Return whether ``added`` needs a new segment.
-
-        Raises ``RecordBatchTooLargeError`` if it is too large for any segment.
-        """
-        _, last_offset, max_timestamp, _, size = added
-        if segment.size + size > self.config.segment_bytes:
-            check_size(self.config, size)
-            return True
-        if last_offset - segment.base_offset > MAX_RELATIVE_OFFSET or segment.indexes_are_full:
-            return True
-        if segment.size == 0:
-            return False
-        return waited_ms(segment, self.storage.clock, max_timestamp) > self.segment_ms - segment.roll_jitter_ms
-
-    def _next_base_offset(self, added: AppendedRange) -> int:
-        """The base offset of a segment that begins with ``added``: the log's end.
-
-        A follower's batch may begin after a gap, which compaction has left in the leader's log; Apache Kafka names the
-        segment by the batch then. Here no gap is between two segments, unless it is too long for an index: with
-        ``kafkapy.flush=ack`` a start takes offsets that are missing there for lost ones.
-        """
-        first_offset, last_offset, _, _, _ = added
-        return self.log_end_offset if last_offset - self.log_end_offset <= MAX_RELATIVE_OFFSET else first_offset
 
     def _roll_to(self, base_offset: int) -> Segment:
         active = self.segments.active
@@ -1022,27 +960,6 @@ def produce_policy(topic_partition: TopicPartition, config: LogConfig) -> Produc
         max_batch_size=config.max_message_bytes,
         magic=config.message_format,
     )
-
-
-def check_size(config: LogConfig, size: int) -> None:
-    """Raise ``RecordBatchTooLargeError`` if ``size`` bytes are too large for any segment."""
-    if size > config.segment_bytes:
-        raise RecordBatchTooLargeError(
-            f"The batch of {size} bytes is larger than segment.bytes, {config.segment_bytes}"
-        )
-
-
-def segment_ms(config: LogConfig) -> int:
-    """The time after which a segment is rolled, in ms."""
-    if config.compact and config.max_compaction_lag_ms > 0:
-        return min(config.max_compaction_lag_ms, config.segment_ms)
-    return config.segment_ms
-
-
-def waited_ms(segment: Segment, clock: Clock, max_timestamp: int) -> int:
-    """The age of ``segment`` in ms, by its first batch's timestamp, or by the clock where that has none."""
-    since = segment.first_timestamp()
-    return max_timestamp - since if since >= 0 else clock.now_ms() - segment.created_ms
 
 
 def _fitting(

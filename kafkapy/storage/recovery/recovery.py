@@ -24,7 +24,7 @@ A recovery may cut or remove, with a warning where records are lost:
 - with ``kafkapy.flush=ack``, segments after missing offsets, which a power failure has taken from the end of the
   segment before: a replica fetches from its log's end, so it would never fetch these again. Compaction leaves such gaps
   too, so they stay in a log that is or was compacted, and without that setting in all logs, as in Apache Kafka. A
-  follower that finds one in its leader's log leaves none between two segments (``Log._next_base_offset``), unless they
+  follower that finds one in its leader's log leaves none between two segments (``roll.next_base_offset``), unless they
   are more than 31 bits apart. A start that keeps one moves the recovery point beyond it: the setting may change later;
 - every segment, if the log ends below the checkpointed log start;
 - snapshots above the log's end, and those above the first segment that is read;
