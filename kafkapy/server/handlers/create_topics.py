@@ -22,7 +22,7 @@ from kafkapy.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from kafkapy.turns import pause
+from kafkapy.turns import OneByOne
 
 if TYPE_CHECKING:
     from kafkapy.config.broker_config import BrokerConfig
@@ -32,15 +32,11 @@ if TYPE_CHECKING:
 async def handle(context: "RequestContext", request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Pass the topics to ``TopicAdmin`` and translate its results."""
     services = context.services
-    topics = []
-    for topic in request.topics:
-        await pause()
-        topics.append(await _new_topic(topic))
+    topics = [await _new_topic(topic) async for topic in OneByOne(request.topics)]
     results = await services.topic_admin.create_topics(topics, request.timeout_ms, validate_only=request.validate_only)
     describe = _TopicDescriber(services.config) if context.header.api_version >= 5 else None
     answers = {}
-    for result in results:
-        await pause()
+    async for result in OneByOne(results):
         answers[result.name] = _answer(result, describe)
         if result.error is not None:
             context.log_refusal(f"the creation of topic {result.name!r}", result.error)
@@ -51,8 +47,7 @@ async def handle(context: "RequestContext", request: CreateTopicsRequest) -> Cre
 
 async def _new_topic(topic: CreatableTopic) -> NewTopic:
     assignments = {}
-    for assigned in topic.assignments:
-        await pause()
+    async for assigned in OneByOne(topic.assignments):
         assignments[assigned.partition_index] = assigned.broker_ids
     return NewTopic(
         topic.name,
