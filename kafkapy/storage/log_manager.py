@@ -167,7 +167,10 @@ class LogManager:
         with as_storage_error(log, "opened"):
             if checkpointed is _NEW:
                 forget_checkpoints(self, directory, partition)
-            load_log(log, checkpointed)
+            if checkpointed is _NEW and not self.storage.files.exists(path):
+                log.create()
+            else:  # a new log may have the files of a creation that the disk has refused
+                load_log(log, checkpointed)
         directory.partition_count += 1
         return log
 

@@ -190,7 +190,7 @@ class Storage:
 
 
 class Log:
-    """The log of one partition, used on one thread; ``recovery.load`` fills a new one from its directory."""
+    """The log of one partition, used on one thread; ``create`` makes its files, or ``recovery.load`` reads them."""
 
     __slots__ = (
         "topic_partition",
@@ -240,6 +240,7 @@ class Log:
         """Base offset → position of the last batches in the active segment, so that reads at the end need no search."""
         self.is_failing = False
         """The disk refused the last operation, and this was logged."""
+        self.config = config
         self.update_config(config)
 
     def __repr__(self) -> str:
@@ -249,13 +250,19 @@ class Log:
         """Apply a changed configuration; written records stay as they are."""
         if config.index_interval_bytes > MAX_INDEX_INTERVAL_BYTES:
             config = replace(config, index_interval_bytes=MAX_INDEX_INTERVAL_BYTES)
+        if self.config.compact and not config.compact:
+            self.storage.owner.about_to_cut(self, self.log_end_offset)
         self.config = config
         self.policy = produce_policy(self.topic_partition, config)
         self.segment_ms = rolling_ms(config)
         self.durability.configure(follows_appends=config.flush_before_ack)
         self.leader_epochs.keep(config.message_format > 1)
-        if not config.compact:
-            self.storage.owner.about_to_cut(self, self.log_end_offset)
+
+    def create(self) -> None:
+        """Make the folder and the files of a new log, which is empty and begins at 0; raises ``OSError``."""
+        self.storage.files.make_directory(self.directory)
+        self.begin_segment(0)
+        self.producer_state.clear(0)
 
     @property
     def size_bytes(self) -> int:
