@@ -20,7 +20,7 @@ from kafkapy.storage.lowered_checkpoints import lower_checkpoints
 from kafkapy.testing.clock import ManualClock
 from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
-from tests.storage.support import PARTITION, START_MS, marker, produced
+from tests.storage.support import PARTITION, START_MS, batch, marker, produced
 
 CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=0)
 COUNT = 40
@@ -225,9 +225,13 @@ def test_a_folder_without_segments_keeps_its_offset_over_a_clean_stop(tmp_path: 
 def test_a_new_log_is_refused(tmp_path: Path) -> None:
     files = FullDisk()
     logs, _ = start(tmp_path, files)
+    new = TopicPartition("new", 0)
     files.fail_at = 1
-    with pytest.raises(KafkaStorageError, match="can't be opened"):
-        logs.get_or_create(TopicPartition("new", 0))
+    for _ in range(2):  # the second time its folder is there
+        with pytest.raises(KafkaStorageError, match="can't be opened"):
+            logs.get_or_create(new)
+    files.fail_at = 10**9
+    assert logs.get_or_create(new).append_as_leader(batch(), 0).first_offset == 0
 
 
 def test_bytes_that_can_not_be_written_again_are_written_later(tmp_path: Path) -> None:
