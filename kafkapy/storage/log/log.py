@@ -133,7 +133,7 @@ _range_of: Final = maker(AppendedRange)
 
 
 class LogOwner(Protocol):
-    """The object that keeps the logs (``LogManager``): it is called before or after a log changes by itself."""
+    """The object that keeps the logs (``LogManager``): called when a disk fails, and before a log loses records."""
 
     def disk_failed(self, path: str, error: OSError) -> None:
         """Handle the failure of a disk that can't read or write ``path`` (``disk_errors``)."""
@@ -142,7 +142,7 @@ class LogOwner(Protocol):
         """Lower the checkpoints to the log's recovery point and start, which were lowered; its files are cut then."""
 
     def about_to_cut(self, log: "Log", offset: int) -> None:
-        """Give up a compaction of the log, which will lose its records from ``offset`` on, or its compaction."""
+        """Abort a compaction of the log, which will lose its records from ``offset`` on or is no longer compacted."""
 
 
 class NoOwner:
