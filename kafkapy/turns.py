@@ -3,8 +3,9 @@
 Three kinds of work may take longer than a slice, and all of them wait in the one queue of their loop:
 
 - a handler that is a generator: each ``yield`` is a place where it may be paused, its return value is the response;
-- a coroutine that calls ``await pause()`` between two elements of a long list. One that an event has resumed may
-  ``begin`` a slice first, as a request does: then short work does not go to the queue;
+- a coroutine that goes through a long list with ``async for … in OneByOne(…)``, or calls ``await pause()`` between two
+  elements. One that an event has resumed may ``begin`` a slice first, as a request does: then short work does not go
+  to the queue;
 - a connection that sends many requests without waiting for the responses.
 
 Each iteration of the event loop takes at most one entry from the queue and gives it ``SLICE_S``. The delay of a small
@@ -14,7 +15,7 @@ short, some hundred microseconds; nothing can interrupt it.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -162,6 +163,28 @@ async def pause() -> None:
     queue = turns()
     if queue.is_over:
         await queue.next_turn()
+
+
+class OneByOne(AsyncIterator[T]):
+    """``async for`` over elements that may be many: other work may run between two of them, see ``pause``.
+
+    There is no pause before the first: work on one element is straight.
+    """
+
+    __slots__ = ("_elements", "_has_begun")
+
+    def __init__(self, elements: Iterable[T]) -> None:
+        self._elements = iter(elements)
+        self._has_begun = False
+
+    async def __anext__(self) -> T:
+        """Return the next element."""
+        for element in self._elements:
+            if self._has_begun:
+                await pause()
+            self._has_begun = True
+            return element
+        raise StopAsyncIteration
 
 
 async def in_turns(steps: Steps[T]) -> T:

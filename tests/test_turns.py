@@ -4,7 +4,7 @@ from collections.abc import Generator
 import pytest
 
 from kafkapy import turns
-from kafkapy.turns import at_once_or_in_turns, finish, in_turns, while_true
+from kafkapy.turns import OneByOne, at_once_or_in_turns, finish, in_turns, while_true
 from tests.server.harness import run
 
 
@@ -97,3 +97,16 @@ def test_steps_end_after_the_pause_in_which_their_condition_ends() -> None:
     assert done == [0, 1]
     finish(while_true(lambda: True, steps(4, done)))
     assert done == [0, 1, 0, 1, 2, 3]
+
+
+@pytest.mark.usefixtures("no_patience")
+def test_other_work_runs_between_two_elements_but_not_before_the_first() -> None:
+    async def scenario() -> None:
+        order: list[int | str] = []
+        asyncio.get_running_loop().call_soon(order.append, "other work")
+        async for element in OneByOne([1, 2]):
+            order.append(element)
+        assert order == [1, "other work", 2]
+        assert [element async for element in OneByOne(range(0))] == []
+
+    run(scenario())

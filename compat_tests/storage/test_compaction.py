@@ -24,6 +24,7 @@ from kafkapy.records.batch import iterate_headers
 from kafkapy.records.record import read_records
 from kafkapy.storage.compaction.cleaner import LogCleaner
 from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.log_manager_start import load_logs
 from kafkapy.testing.clock import ManualClock
 
 kafka_admin: Any = confluent_kafka.admin  # exports its names without saying so to type checkers
@@ -160,7 +161,7 @@ def compact_ours(data: Path, now_ms: int) -> None:
     """Every log of a stopped broker's directory, by us, at a time."""
     clock = ManualClock(now_ms)
     manager = LogManager([str(data)], LOG_CONFIG, clock)
-    manager.load(lambda topic: LOG_CONFIG if topic in PRODUCERS else LogConfig())
+    load_logs(manager, lambda topic: LOG_CONFIG if topic in PRODUCERS else LogConfig())
     waiting: list[Callable[[], object]] = []
     config = BrokerConfig.from_properties({"broker.id": "0", "log.dirs": str(data), **IO_BUFFER})
     cleaner = LogCleaner(manager, config, waiting.append)

@@ -10,6 +10,7 @@ from compat_tests.clients.java_tools.tools import Tools
 from kafkapy.config.log_config import LogConfig
 from kafkapy.records.batch import iterate_headers
 from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.log_manager_start import load_logs
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
 from tests.storage.support import GOLDEN, PARTITION, START_MS, batch, marker, produced
@@ -22,7 +23,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A partition with several segments, producers, transactions and every index."""
     data = tmp_path_factory.mktemp("written")
     manager = LogManager([str(data)], LogConfig(segment_bytes=60_000), ManualClock(START_MS))
-    manager.load()
+    load_logs(manager)
     log = manager.get_or_create(PARTITION)
     for number in range(300):
         log.append_as_leader(batch(1 + number % 3, timestamp=START_MS + number, value=b"v" * 300), number // 200)
@@ -71,7 +72,7 @@ def test_dump_log_counts_our_records(kafka_tools: Tools, written: Path) -> None:
 def test_our_reader_counts_a_real_directory_as_dump_log_does(kafka_tools: Tools, tmp_path: Path) -> None:
     shutil.copytree(GOLDEN, tmp_path / "data")
     manager = LogManager([str(tmp_path / "data")], LogConfig(), ManualClock(START_MS))
-    manager.load()
+    load_logs(manager)
     for name in ("seg-0", "segc-0", "rf3-0"):
         log = manager.get(TopicPartition(name[:-2], 0))
         assert log is not None

@@ -26,6 +26,7 @@ from kafkapy.protocol.messages.incremental_alter_configs import (
 from kafkapy.records.batch import MAGIC, iterate_headers
 from kafkapy.records.record import Record, encode_batch, encode_legacy, read_records
 from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.log_manager_start import load_logs
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
 
@@ -217,7 +218,7 @@ def test_kafkas_directory_opens(real: Path, tmp_path: Path, clean: bool) -> None
         (tmp_path / "data" / ".kafka_cleanshutdown").unlink()
         (tmp_path / "data" / "recovery-point-offset-checkpoint").unlink()
     manager = LogManager([str(tmp_path / "data")], LogConfig(), ManualClock(START_MS))
-    manager.load()
+    load_logs(manager)
     for topic in CONFIGS:
         log = manager.get(TopicPartition(topic, 0))
         assert log is not None

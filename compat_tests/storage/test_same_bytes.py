@@ -13,6 +13,7 @@ from compat_tests.real_kafka import RealKafka
 from kafkapy.config.log_config import LogConfig
 from kafkapy.records.batch import iterate_headers
 from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.log_manager_start import load_logs
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
 
@@ -75,7 +76,7 @@ def contents_of(directory: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize("topic", PRODUCERS)
 def test_the_leaders_files_are_the_same(real: Path, tmp_path: Path, topic: str) -> None:
     manager = LogManager([str(tmp_path)], LogConfig(segment_bytes=SEGMENT_BYTES), ManualClock(START_MS))
-    manager.load()
+    load_logs(manager)
     log = manager.get_or_create(TopicPartition(topic, 0))
     log.leader_epochs.assign(0, 0)
     for path in sorted((real / f"{topic}-0").glob("*.log")):
@@ -100,7 +101,7 @@ def test_kafkas_directory_opens_and_ours_opens_in_kafka(real: Path, tmp_path: Pa
         theirs = contents_of(broker.data / "handed-0")
         (broker.data / ".kafka_cleanshutdown").unlink()
         manager = LogManager([str(broker.data)], LogConfig(segment_bytes=SEGMENT_BYTES), ManualClock(START_MS))
-        manager.load()
+        load_logs(manager)
         log = manager.get(TopicPartition("handed", 0))
         assert log is not None
         end_offset = log.log_end_offset
@@ -112,7 +113,7 @@ def test_kafkas_directory_opens_and_ours_opens_in_kafka(real: Path, tmp_path: Pa
         _produce(broker.bootstrap, "handed", {})
         broker.stop()
         manager = LogManager([str(broker.data)], LogConfig(segment_bytes=SEGMENT_BYTES), ManualClock(START_MS))
-        manager.load()
+        load_logs(manager)
         log = manager.get(TopicPartition("handed", 0))
         assert log is not None
         assert log.log_end_offset == end_offset + sum(

@@ -25,7 +25,7 @@ from kafkapy.network.listener import ListenError
 from kafkapy.network.loop import BrokerLoop
 from kafkapy.server.lifecycle import logs
 from kafkapy.server.lifecycle.interpreter import Interpreter
-from kafkapy.storage.recovery.parallel_recovery import default_processes
+from kafkapy.storage.parallel_recovery import default_processes
 from kafkapy.testing.cluster_directory import ClusterDirectory
 from kafkapy.testing.cluster_surface import check_count
 from kafkapy.testing.control import ControlPort

@@ -28,7 +28,7 @@ from kafkapy.server.lifecycle import logs
 from kafkapy.server.lifecycle.broker import START_FAILURES, BrokerServer
 from kafkapy.server.lifecycle.interpreter import Interpreter
 from kafkapy.storage.errors import ForeignDirectoryError
-from kafkapy.storage.recovery.parallel_recovery import default_processes
+from kafkapy.storage.parallel_recovery import default_processes
 
 logger: Final = logging.getLogger("kafkapy")
 

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Callable
 from enum import IntEnum
+from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
 from kafkapy.config.errors import invalid_value
@@ -96,6 +97,7 @@ def release_of(text: str) -> str | None:
     return next((each for each in reversed(RELEASES) if prefix in (each, each.partition("-")[0])), None)
 
 
+@lru_cache(maxsize=64)
 def format_of(version: str) -> int:
     """The magic of the message format that a version stands for: 0 up to 0.9, 1 in 0.10, 2 since 0.11."""
     release = RELEASES.index(release_of(version) or RELEASES[-1])

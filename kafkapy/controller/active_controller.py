@@ -46,7 +46,7 @@ from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.message import Message
 from kafkapy.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from kafkapy.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
-from kafkapy.turns import in_turns, pause
+from kafkapy.turns import OneByOne, in_turns
 from kafkapy.types import TopicPartition
 
 _Note = TypeVar("_Note")
@@ -163,8 +163,7 @@ class ActiveController:
     async def topics_changed(self) -> None:
         """Topics have been created or deleted."""
         names = await self._store.children(TopicsZNode.PATH, self._watchers.topics)
-        for topic in self.context.assignments.keys() - set(names):
-            await pause()
+        async for topic in OneByOne(self.context.assignments.keys() - set(names)):
             self.context.forget_topic(topic)
         created = [name for name in names if name not in self.context.assignments]
         for start in range(0, len(created), TOPICS_TOGETHER):
@@ -231,8 +230,7 @@ class ActiveController:
         """Path → note of each child of ``parent``; one that can't be read is left alone, with an error in the log."""
         paths = [f"{parent}/{name}" for name in sorted(await self._store.children(parent, watch))]
         notes = {}
-        for path, node in zip(paths, await self._store.get_many(paths), strict=True):
-            await pause()
+        async for path, node in OneByOne(zip(paths, await self._store.get_many(paths), strict=True)):
             if node is not None:
                 try:
                     notes[path] = decoded(path, node.data, decode)
@@ -252,8 +250,7 @@ class ActiveController:
             raise StaleBrokerEpochError(f"broker {broker} is not registered with epoch {broker_epoch}")
         answers: dict[TopicPartition, LeaderIsr | BrokerError] = {}
         changes: dict[TopicPartition, LeaderIsr] = {}
-        for partition, proposed in proposals.items():
-            await pause()
+        async for partition, proposed in OneByOne(proposals.items()):
             known = self.context.leadership.get(partition)
             refusal = self._isr_refusal(partition, proposed, known)
             if refusal is not None:
@@ -299,9 +296,8 @@ class ActiveController:
         errors = {(found.topic_name, found.partition_index): found.error_code for found in response.partition_errors}
         done: list[Replica] = []
         failed: list[Replica] = []
-        for topic in outgoing.request.topic_states:
-            for state in topic.partition_states:
-                await pause()
+        async for topic in OneByOne(outgoing.request.topic_states):
+            async for state in OneByOne(topic.partition_states):
                 replica = Replica(TopicPartition(topic.topic_name, state.partition_index), outgoing.broker)
                 code = response.error_code or errors.get(replica.partition, 0)
                 if self._is_going(replica):  # nothing waits for the response after a reassignment
@@ -365,8 +361,7 @@ class ActiveController:
             for partition, state in self.context.leadership.items()
             if Replica(partition, state.leader) in gone and partition.topic not in self.context.topics_to_delete
         ]
-        for partition in leaderless:
-            await pause()
+        async for partition in OneByOne(leaderless):
             self.context.move_partition(partition, PartitionState.OFFLINE)
         await self._partitions.give_missing_leaders()
         await self._flush()
@@ -378,8 +373,7 @@ class ActiveController:
 
     async def _start_partitions(self, partitions: Sequence[TopicPartition]) -> None:
         replicas = self.context.replicas(partitions)
-        for partition in partitions:
-            await pause()
+        async for partition in OneByOne(partitions):
             self.context.move_partition(partition, PartitionState.NEW)
         await self._replicas.start_new(replicas)
         await self._partitions.give_leaders(partitions)
@@ -393,8 +387,7 @@ class ActiveController:
             self.context.assign(topic, partitions)
         partitions_ = list(self.context.partitions())
         nodes = await self._store.get_many([PartitionStateZNode.path(found) for found in partitions_])
-        for partition, node in zip(partitions_, nodes, strict=True):
-            await pause()
+        async for partition, node in OneByOne(zip(partitions_, nodes, strict=True)):
             state = decoded_state(partition, node)
             if node is None or state is None:
                 continue
@@ -408,8 +401,7 @@ class ActiveController:
     async def _read_topics(self, topics: Sequence[str]) -> dict[str, dict[int, ReplicaAssignment]]:
         nodes = await self._store.get_many([TopicZNode.path(topic) for topic in topics], self._watchers.partitions)
         read = {}
-        for topic, node in zip(topics, nodes, strict=True):
-            await pause()
+        async for topic, node in OneByOne(zip(topics, nodes, strict=True)):
             if node is None:
                 continue
             try:

@@ -19,7 +19,7 @@ from kafkapy.metadata.store import (
     StoreError,
 )
 from kafkapy.metadata.znodes import BrokerEndpoint, BrokerIdZNode, ControllerEpochZNode, LeaderIsr, ReplicaAssignment
-from kafkapy.turns import pause, pieces
+from kafkapy.turns import OneByOne, pieces
 from kafkapy.types import TopicPartition
 
 WRITES_TOGETHER: Final = 64
@@ -231,8 +231,7 @@ class ControllerWriter:
     ) -> AsyncIterator[tuple[Outcome, Sequence[Operation]]]:
         """Write each group as a multi; the outcome of each, in order."""
         outcomes = await self.store.transactions([self._guard, *group] for group in groups)
-        for outcome, group in zip(outcomes, groups, strict=True):
-            await pause()
+        async for outcome, group in OneByOne(zip(outcomes, groups, strict=True)):
             if isinstance(outcome, BadVersionError | NoNodeError) and outcome.path == ControllerEpochZNode.PATH:
                 raise ControllerMovedError(f"{outcome.path} has changed")
             yield outcome, group

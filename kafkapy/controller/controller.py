@@ -66,6 +66,7 @@ class Controller:
     ) -> None:
         self._broker_id = broker_id
         self._config = config
+        self._inter_broker_listener = inter_broker_listener(config)
         self._clock = clock
         self._store = store
         self._channel = channel
@@ -93,7 +94,7 @@ class Controller:
         broker = None if self._active is None else self._active.context.brokers.get(broker_id)
         if broker is None:
             return None
-        endpoint = broker.endpoint(inter_broker_listener(self._config))
+        endpoint = broker.endpoint(self._inter_broker_listener)
         return endpoint.host, endpoint.port
 
     def is_deleting(self, topic: str) -> bool:

@@ -32,7 +32,7 @@ from kafkapy.metadata.errors import (
 )
 from kafkapy.metadata.store import Delete, NoNodeError
 from kafkapy.metadata.znodes import LeaderIsr, PreferredElectionZNode
-from kafkapy.turns import pause
+from kafkapy.turns import OneByOne
 from kafkapy.types import NO_EPOCH, TopicPartition
 
 logger: Final = logging.getLogger(__name__)
@@ -67,8 +67,7 @@ class LeaderElections:
         """Hold the elections that a client requests; return the new leader of each partition, or the error."""
         answers: dict[TopicPartition, int | BrokerError] = {}
         electable: list[TopicPartition] = []
-        for partition in dict.fromkeys(asked):
-            await pause()
+        async for partition in OneByOne(dict.fromkeys(asked)):
             refusal = self._refusal(partition, unclean=unclean)
             if refusal is None:
                 electable.append(partition)
@@ -116,8 +115,7 @@ class LeaderElections:
         if self._context.reassigning:
             return
         preferring: dict[int, list[TopicPartition]] = {}
-        for partition in self._context.partitions():
-            await pause()
+        async for partition in OneByOne(self._context.partitions()):
             if partition.topic not in self._context.topics_to_delete and partition in self._context.leadership:
                 preferring.setdefault(self._preferred(partition), []).append(partition)
         for broker, partitions in preferring.items():
@@ -148,8 +146,7 @@ class LeaderElections:
         self._context.stopping.add(broker)
         led: list[TopicPartition] = []
         followed: list[TopicPartition] = []
-        for replica in self._context.replicas_on([broker]):
-            await pause()
+        async for replica in OneByOne(self._context.replicas_on([broker])):
             partition = replica.partition
             if self._is_replicated(partition) and partition.topic not in self._context.topics_to_delete:
                 (led if self._context.leadership[partition].leader == broker else followed).append(partition)

@@ -59,7 +59,7 @@ from kafkapy.metadata.znodes import (
     TopicPartitionZNode,
     decoded,
 )
-from kafkapy.turns import pause
+from kafkapy.turns import OneByOne
 from kafkapy.types import TopicPartition
 
 Election = Callable[[TopicPartition, LeaderIsr], Elected | None]
@@ -82,8 +82,7 @@ class PartitionMachine:
     async def set_initial_states(self) -> None:
         """Set the states from the loaded leaders."""
         states = self._context.partition_states
-        for partition in self._context.partitions():
-            await pause()
+        async for partition in OneByOne(self._context.partitions()):
             leadership = self._context.leadership.get(partition)
             if leadership is None:
                 states[partition] = PartitionState.NEW
@@ -118,16 +117,14 @@ class PartitionMachine:
         remaining = list(partitions)
         while remaining:
             following = {}
-            for partition, state in (await self.read_states(remaining)).items():
-                await pause()
+            async for partition, state in OneByOne((await self.read_states(remaining)).items()):
                 epoch = state.leader_epoch + 1
                 following[partition] = state._replace(leader_epoch=epoch, controller_epoch=self._context.epoch)
             remaining = await self.write_states(following, self._context.leadership.__setitem__)
 
     async def _start_new(self, partitions: Sequence[TopicPartition]) -> None:
         states: dict[TopicPartition, LeaderIsr] = {}
-        for partition in partitions:
-            await pause()
+        async for partition in OneByOne(partitions):
             isr = tuple(self._context.online_replicas(partition))
             if isr:
                 states[partition] = LeaderIsr(isr[0], INITIAL_LEADER_EPOCH, isr, self._context.epoch)
@@ -135,13 +132,11 @@ class PartitionMachine:
                 logger.error("Partition %s has no leader: none of its replicas is alive", partition)
         parents = [Create(TopicPartitionsZNode.path(topic)) for topic in dict.fromkeys(found.topic for found in states)]
         partition_nodes, creates = [], []
-        for partition, state in states.items():
-            await pause()
+        async for partition, state in OneByOne(states.items()):
             partition_nodes.append(Create(TopicPartitionZNode.path(partition)))
             creates.append(Create(PartitionStateZNode.path(partition), PartitionStateZNode.encode(state)))
         results = await self._writer.write([*parents, *partition_nodes, *creates])
-        for (partition, state), result in zip(states.items(), results[-len(states) :], strict=True):
-            await pause()
+        async for (partition, state), result in OneByOne(zip(states.items(), results[-len(states) :], strict=True)):
             if isinstance(result, str):
                 self._lead(partition, state, is_new=True)
             else:
@@ -153,8 +148,7 @@ class PartitionMachine:
         """Elect by these states, which have just been read if they ``are_current``; return the partitions to read."""
         chosen: dict[TopicPartition, LeaderIsr] = {}
         unclear: list[TopicPartition] = []
-        for partition, state in states.items():
-            await pause()
+        async for partition, state in OneByOne(states.items()):
             self._check_epoch(partition, state)
             elected = election(partition, state)
             if elected is not None:
@@ -174,8 +168,7 @@ class PartitionMachine:
         asked = list(partitions)
         nodes = await self._writer.store.get_many([PartitionStateZNode.path(found) for found in asked])
         states = {}
-        for partition, node in zip(asked, nodes, strict=True):
-            await pause()
+        async for partition, node in OneByOne(zip(asked, nodes, strict=True)):
             state = decoded_state(partition, node)
             if state is not None:
                 self._check_epoch(partition, state)
@@ -191,14 +184,12 @@ class PartitionMachine:
     ) -> list[TopicPartition]:
         """Write states at their ``zk_version``, call ``written`` for each; return those that had changed meanwhile."""
         writes = []
-        for partition, state in states.items():
-            await pause()
+        async for partition, state in OneByOne(states.items()):
             path = PartitionStateZNode.path(partition)
             writes.append(SetData(path, PartitionStateZNode.encode(state), state.zk_version))
         results = await self._writer.write(writes)
         again = []
-        for (partition, state), result in zip(states.items(), results, strict=True):
-            await pause()
+        async for (partition, state), result in OneByOne(zip(states.items(), results, strict=True)):
             if isinstance(result, NodeStat):
                 written(partition, state._replace(zk_version=result.version))
             elif isinstance(result, BadVersionError):
@@ -216,8 +207,7 @@ class PartitionMachine:
 
     async def _offline_election(self, partitions: Sequence[TopicPartition]) -> Election:
         stuck = set()
-        for found in partitions:
-            await pause()
+        async for found in OneByOne(partitions):
             if not set(self._context.online_replicas(found)).intersection(self._context.leadership[found].isr):
                 stuck.add(found.topic)
         unclean = await self._unclean_topics(sorted(stuck))

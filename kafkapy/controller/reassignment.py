@@ -63,7 +63,7 @@ from kafkapy.metadata.znodes import (
     TopicZNode,
     decoded,
 )
-from kafkapy.turns import pause
+from kafkapy.turns import OneByOne
 from kafkapy.types import TopicPartition
 
 Targets = Mapping[TopicPartition, Sequence[int] | None]
@@ -176,8 +176,7 @@ class Reassignments:
         """Return the assignments to begin with, and for all of ``targets`` the error, or None."""
         moves: dict[TopicPartition, ReplicaAssignment] = {}
         answers: dict[TopicPartition, BrokerError | None] = {}
-        for partition, target in targets.items():
-            await pause()
+        async for partition, target in OneByOne(targets.items()):
             current = self._context.assignment(partition)
             most = len(self._context.live) + len(current.replicas) if only_alive else None
             answers[partition] = refusal = None if target is None else _list_refusal(target, most)
@@ -213,8 +212,7 @@ class Reassignments:
         changed = {found: moved for found, moved in moves.items() if moved != self._context.assignment(found)}
         failed = await self._write(changed)
         unwanted: list[Replica] = []
-        for partition, assignment in changed.items():
-            await pause()
+        async for partition, assignment in OneByOne(changed.items()):
             if partition not in failed:
                 before = self._context.assignment(partition).replicas
                 self._context.reassign(partition, assignment)
@@ -236,8 +234,7 @@ class Reassignments:
         states = await self._partitions.read_states(partitions)
         ready: list[TopicPartition] = []
         waiting: list[TopicPartition] = []
-        for partition in partitions:
-            await pause()
+        async for partition in OneByOne(partitions):
             (ready if self._is_ready(partition, states.get(partition)) else waiting).append(partition)
         return ready, waiting
 
@@ -256,8 +253,7 @@ class Reassignments:
         """Step A."""
         await self._partitions.next_epoch(partitions)
         new: list[Replica] = []
-        for partition in partitions:
-            await pause()
+        async for partition in OneByOne(partitions):
             assignment = self._context.assignment(partition)
             if partition in self._context.leadership:
                 self._batch.add_leader_and_isr(assignment.origin, partition)
@@ -266,8 +262,7 @@ class Reassignments:
             new += [found for found in added if self._context.replica_state(found) is ReplicaState.NON_EXISTENT]
         await self._flush()
         await self._replicas.start_new(new)
-        for partition, broker in new:
-            await pause()
+        async for partition, broker in OneByOne(new):
             if partition in self._context.leadership:
                 self._batch.add_leader_and_isr([broker], partition, is_new=True)
         await self._flush()
@@ -297,8 +292,7 @@ class Reassignments:
     async def _move_leaders(self, partitions: Sequence[TopicPartition]) -> None:
         leaving: list[TopicPartition] = []
         staying: list[TopicPartition] = []
-        for partition in partitions:
-            await pause()
+        async for partition in OneByOne(partitions):
             if partition in self._context.leadership:
                 (staying if self._has_leader(partition) else leaving).append(partition)
         await self._partitions.elect(leaving, self._election)
@@ -306,8 +300,7 @@ class Reassignments:
             if not self._has_leader(partition):
                 self._context.move_partition(partition, PartitionState.OFFLINE)
         await self._partitions.next_epoch(staying)
-        for partition in staying:
-            await pause()
+        async for partition in OneByOne(staying):
             self._batch.add_leader_and_isr(self._context.assignment(partition).replicas, partition)
         await self._flush()
 
@@ -327,24 +320,21 @@ class Reassignments:
         await self._flush()
         await self._replicas.delete(replicas)
         await self._flush()
-        for replica in replicas:
-            await pause()
+        async for replica in OneByOne(replicas):
             self._context.move_replica(replica, ReplicaState.DELETION_SUCCESSFUL)
             self._context.move_replica(replica, ReplicaState.NON_EXISTENT)
 
     async def _write(self, assignments: Mapping[TopicPartition, ReplicaAssignment]) -> set[TopicPartition]:
         """Write assignments into the nodes of their topics; return the partitions for which that failed."""
         remaining: dict[str, dict[int, ReplicaAssignment]] = {}
-        for partition, assignment in assignments.items():
-            await pause()
+        async for partition, assignment in OneByOne(assignments.items()):
             remaining.setdefault(partition.topic, {})[partition.partition] = assignment
         failed: set[TopicPartition] = set()
         while remaining:
             topics = list(remaining)
             nodes = await self._writer.store.get_many([TopicZNode.path(topic) for topic in topics])
             writes: dict[str, SetData] = {}
-            for topic, node in zip(topics, nodes, strict=True):
-                await pause()
+            async for topic, node in OneByOne(zip(topics, nodes, strict=True)):
                 write = _topic_write(topic, node, remaining[topic])
                 if write is None:
                     failed.update(TopicPartition(topic, index) for index in remaining.pop(topic))

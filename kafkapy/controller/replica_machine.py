@@ -8,7 +8,7 @@ from kafkapy.controller.partition_machine import PartitionMachine
 from kafkapy.controller.requests import RequestBatch
 from kafkapy.controller.states import ReplicaState
 from kafkapy.metadata.znodes import LeaderIsr
-from kafkapy.turns import pause
+from kafkapy.turns import OneByOne
 from kafkapy.types import TopicPartition
 
 
@@ -24,8 +24,7 @@ class ReplicaMachine:
         """Set the states from the live brokers; returns the online replicas, and the others."""
         online: list[Replica] = []
         offline: list[Replica] = []
-        for partition in self._context.partitions():
-            await pause()
+        async for partition in OneByOne(self._context.partitions()):
             for replica in self._context.replicas([partition]):
                 is_online = self._context.is_online(replica)
                 state = ReplicaState.ONLINE if is_online else ReplicaState.DELETION_INELIGIBLE
@@ -35,21 +34,18 @@ class ReplicaMachine:
 
     async def start_new(self, replicas: Sequence[Replica]) -> None:
         """Set the state New for new replicas; the first LeaderAndIsr of their partition creates them."""
-        for replica in replicas:
-            await pause()
+        async for replica in OneByOne(replicas):
             self._context.move_replica(replica, ReplicaState.NEW)
 
     async def finish_new(self, replicas: Sequence[Replica]) -> None:
         """Set the state Online or Offline for new replicas, by their brokers, when their partitions have leaders."""
-        for replica in replicas:
-            await pause()
+        async for replica in OneByOne(replicas):
             online = self._context.is_online(replica)
             self._context.move_replica(replica, ReplicaState.ONLINE if online else ReplicaState.OFFLINE)
 
     async def bring_online(self, replicas: Sequence[Replica]) -> None:
         """Send the leadership of these replicas' partitions to their brokers, which are live (again)."""
-        for replica in replicas:
-            await pause()
+        async for replica in OneByOne(replicas):
             if (
                 self._context.move_replica(replica, ReplicaState.ONLINE)
                 and replica.partition in self._context.leadership
@@ -59,15 +55,13 @@ class ReplicaMachine:
     async def take_offline(self, replicas: Sequence[Replica]) -> None:
         """Send StopReplica to the brokers that are registered, and remove the replicas from the ISR."""
         by_broker: dict[int, list[TopicPartition]] = {}
-        for replica in replicas:
-            await pause()
+        async for replica in OneByOne(replicas):
             if self._context.move_replica(replica, ReplicaState.OFFLINE):
                 by_broker.setdefault(replica.broker, []).append(replica.partition)
-        for broker, partitions in sorted(by_broker.items()):
+        async for broker, partitions in OneByOne(sorted(by_broker.items())):
             led: list[TopicPartition] = []
             leaderless: list[TopicPartition] = []
-            for partition in partitions:
-                await pause()
+            async for partition in OneByOne(partitions):
                 self._batch.add_stop_replica(Replica(partition, broker), delete=False)
                 (led if partition in self._context.leadership else leaderless).append(partition)
             await self._leave_isr(broker, led)
@@ -76,8 +70,7 @@ class ReplicaMachine:
 
     async def delete(self, replicas: Sequence[Replica]) -> None:
         """Send requests to delete the files of these replicas, whose state is Offline; each broker answers."""
-        for replica in replicas:
-            await pause()
+        async for replica in OneByOne(replicas):
             if self._context.move_replica(replica, ReplicaState.DELETION_STARTED):
                 self._batch.add_stop_replica(replica, delete=True)
 
@@ -89,8 +82,7 @@ class ReplicaMachine:
         while remaining:
             states = await self._partitions.read_states([each for each in remaining if each not in known]) | known
             changed = {}
-            for partition in remaining:
-                await pause()
+            async for partition in OneByOne(remaining):
                 if partition not in states:
                     continue
                 if broker in states[partition].isr:

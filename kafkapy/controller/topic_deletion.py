@@ -14,7 +14,7 @@ from kafkapy.controller.requests import RequestBatch
 from kafkapy.controller.states import PartitionState, ReplicaState
 from kafkapy.metadata.store import Delete, NoNodeError, SessionEndedError, StoreError
 from kafkapy.metadata.znodes import ConfigEntity, ConfigZNode, DeleteTopicZNode, TopicZNode
-from kafkapy.turns import pause
+from kafkapy.turns import OneByOne
 
 TOPICS_TOGETHER: Final = 200
 """Topics that are started or deleted together: their nodes take one commit, their replicas one request per broker."""
@@ -65,8 +65,7 @@ class TopicDeletion:
     async def deleted(self, replicas: Iterable[Replica]) -> None:
         """Note that these replicas have removed their files."""
         topics = set()
-        for replica in replicas:
-            await pause()
+        async for replica in OneByOne(replicas):
             if self._in(replica, ReplicaState.DELETION_STARTED):
                 self._context.move_replica(replica, ReplicaState.DELETION_SUCCESSFUL)
                 topics.add(replica.partition.topic)
@@ -74,8 +73,7 @@ class TopicDeletion:
 
     async def failed(self, replicas: Iterable[Replica]) -> None:
         """Note that these replicas could not remove their files; their topics wait."""
-        for replica in replicas:
-            await pause()
+        async for replica in OneByOne(replicas):
             if self._in(replica, ReplicaState.DELETION_STARTED) or self._in(replica, ReplicaState.OFFLINE):
                 self._context.move_replica(replica, ReplicaState.DELETION_INELIGIBLE)
                 self._ineligible.add(replica.partition.topic)
@@ -83,8 +81,7 @@ class TopicDeletion:
     async def _resume(self, topics: set[str]) -> None:
         """Take the next step for these topics and for those whose last step failed."""
         done, ready = [], []
-        for topic in sorted((topics | self._failed) & self._context.topics_to_delete):
-            await pause()
+        async for topic in OneByOne(sorted((topics | self._failed) & self._context.topics_to_delete)):
             states = {self._context.replica_state(found) for found in self._replicas_of(topic)}
             if states <= {ReplicaState.DELETION_SUCCESSFUL}:
                 done.append(topic)
@@ -117,20 +114,18 @@ class TopicDeletion:
         return self._context.replicas(self._context.partitions([topic]))
 
     async def _begin(self, topics: Sequence[str]) -> None:
-        for topic in topics:
+        async for topic in OneByOne(topics):
             if topic not in self._started:
-                for partition in self._context.partitions([topic]):
-                    await pause()
+                async for partition in OneByOne(self._context.partitions([topic])):
                     self._context.move_partition(partition, PartitionState.OFFLINE)
                     self._context.move_partition(partition, PartitionState.NON_EXISTENT)
                 self._started.add(topic)
         self._batch.add_update_metadata(self._context.brokers, self._context.partitions(topics))
         await self._flush()
         here: list[Replica] = []
-        for topic in topics:
+        async for topic in OneByOne(topics):
             away: set[int] = set()
-            for replica in self._replicas_of(topic):
-                await pause()
+            async for replica in OneByOne(self._replicas_of(topic)):
                 if self._in(replica, ReplicaState.DELETION_SUCCESSFUL):
                     continue
                 if self._context.is_online(replica):
@@ -154,13 +149,12 @@ class TopicDeletion:
 
     async def _complete(self, topics: Sequence[str]) -> None:
         paths = []
-        for topic in topics:
+        async for topic in OneByOne(topics):
             paths += await self._leaves_first(TopicZNode.path(topic))
             paths += [ConfigZNode.path(ConfigEntity.topic(topic)), DeleteTopicZNode.path(topic)]
         await self._writer.write([Delete(path) for path in paths])
-        for topic in topics:
-            for replica in self._replicas_of(topic):
-                await pause()
+        async for topic in OneByOne(topics):
+            async for replica in OneByOne(self._replicas_of(topic)):
                 self._context.move_replica(replica, ReplicaState.NON_EXISTENT)
             self._context.forget_topic(topic)
             self._started.discard(topic)
@@ -173,8 +167,7 @@ class TopicDeletion:
         except NoNodeError:
             return []
         paths = []
-        for child in sorted(children, key=_numbers_in_order):
-            await pause()
+        async for child in OneByOne(sorted(children, key=_numbers_in_order)):
             paths += await self._leaves_first(f"{path}/{child}")
         return [*paths, path]
 

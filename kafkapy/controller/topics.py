@@ -6,7 +6,7 @@ over; the written change stays, and the controller completes it.
 
 import asyncio
 import math
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from random import Random
 from typing import Final, NamedTuple, Protocol
@@ -15,8 +15,8 @@ from kafkapy import kafka_texts
 from kafkapy.clock import Clock
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.log_config import validate_topic_overrides
-from kafkapy.config.own_keys import AUTO_CREATE_RATE, MAX_REPLICAS
 from kafkapy.controller.elections import Placement, assign_replicas, check_placement
+from kafkapy.controller.limits import Admissions, CreationRate, ReplicaLimit
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import (
     InvalidPartitionsError,
@@ -25,7 +25,6 @@ from kafkapy.metadata.errors import (
     InvalidTopicError,
     LeaderNotAvailableError,
     NotControllerError,
-    PolicyViolationError,
     ReassignmentInProgressError,
     RequestTimedOutError,
     TopicDeletionDisabledError,
@@ -66,149 +65,8 @@ from kafkapy.metadata.znodes import (
     decoded,
 )
 from kafkapy.platform.errors import KafkaStorageError
-from kafkapy.turns import Steps, in_turns, pause
+from kafkapy.turns import OneByOne, in_turns
 from kafkapy.types import NO_LEADER, TopicPartition
-
-# Bounds on what clients can create: the replicas of all topics together, and topics created by name alone.
-#
-# A CreateTopics request of 60 bytes may ask for 2³¹-1 partitions. The bounds are therefore checked with numbers alone,
-# before anything is allocated for a partition.
-
-
-BURST_S: Final = 10
-"""The seconds whose permitted number of topics automatic creation may use at once."""
-
-
-class _PendingReplicas(NamedTuple):
-    """``replicas`` replicas that are being created for a topic, which then has ``partitions`` partitions."""
-
-    topic: str
-    partitions: int
-    replicas: int
-
-
-class ReplicaLimit:
-    """Keeps the replicas of all topics together within ``kafkapy.max.replicas``.
-
-    Three kinds of replicas count: those in the metadata image; those that a request is about to write
-    (``Admissions``, until the request ends); and those that were written but are not in the image yet. The last kind
-    follows from what is known of the topic: it ends when the image has as many partitions (``seen``), and when the
-    topic is deleted (``deleted``) or is not in the store (``settle``). So it does not matter whether a request waits
-    for its topics, or how it ends.
-    """
-
-    def __init__(self, config: BrokerConfig) -> None:
-        self._config = config
-        self._written: dict[str, list[_PendingReplicas]] = {}
-        self._replicas_being_created = 0
-
-    def check(self, image: MetadataImage, replicas: int) -> None:
-        """Raise PolicyViolationError if there can't be ``replicas`` more."""
-        limit = self._config.integer(MAX_REPLICAS)
-        existing = image.replica_count + self._replicas_being_created
-        if existing + replicas > limit:
-            raise PolicyViolationError(
-                f"{replicas} more replicas are too many: there are {existing}, and at most {limit} are allowed for "
-                f"all topics together ({MAX_REPLICAS})."
-            )
-
-    def admissions(self) -> "Admissions":
-        """Return the admissions of one request, for a ``with`` statement."""
-        return Admissions(self)
-
-    def seen(self, image: MetadataImage, topic: str) -> None:
-        """Stop counting the written replicas of a topic that are in the image now."""
-        found = image.topics.get(topic)
-        if found is not None and topic in self._written:
-            partitions = len(found.partitions)
-            self._keep(topic, [each for each in self._written[topic] if each.partitions > partitions])
-
-    def deleted(self, topic: str) -> None:
-        """Stop counting the written replicas of a topic that is deleted now."""
-        if topic in self._written:
-            self._keep(topic, [])
-
-    def settle(self, image: MetadataImage, names: Container[str] | None = None) -> Steps[None]:
-        """Stop counting replicas that are in the image, or whose topic is not among ``names``, the topics in the store.
-
-        A step is a topic.
-        """
-        for topic in list(self._written):
-            yield
-            if names is not None and topic not in names:
-                self.deleted(topic)
-            else:
-                self.seen(image, topic)
-
-    def count(self, replicas: int) -> None:
-        """Count ``replicas`` more as being created; a negative number: less. For ``Admissions``."""
-        self._replicas_being_created += replicas
-
-    def add_written(self, admission: _PendingReplicas) -> None:
-        """Take over an admission of a request, whose replicas are counted already. For ``Admissions``."""
-        self._written.setdefault(admission.topic, []).append(admission)
-
-    def _keep(self, topic: str, kept: list[_PendingReplicas]) -> None:
-        before = self._written.pop(topic)
-        if kept:
-            self._written[topic] = kept
-        self.count(sum(each.replicas for each in kept) - sum(each.replicas for each in before))
-
-
-class Admissions:
-    """The replicas that were admitted for one request; the unwritten ones are released at the end of ``with``."""
-
-    def __init__(self, limit: ReplicaLimit) -> None:
-        self._limit = limit
-        self._admitted: dict[str, _PendingReplicas] = {}
-
-    def __enter__(self) -> "Admissions":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for topic in list(self._admitted):
-            self.withdraw(topic)
-
-    def admit(self, image: MetadataImage, topic: str, partitions: int, replicas: int) -> None:
-        """Count ``replicas`` more for ``topic``, which will have ``partitions``; raises PolicyViolationError.
-
-        A topic is admitted once, until it is written or withdrawn.
-        """
-        assert topic not in self._admitted, "a request that names a topic twice is refused"
-        self._limit.check(image, replicas)
-        self._limit.count(replicas)
-        self._admitted[topic] = _PendingReplicas(topic, partitions, replicas)
-
-    def withdraw(self, topic: str) -> None:
-        """Release the admission of a topic, if there is one: this request does not create it."""
-        admission = self._admitted.pop(topic, None)
-        if admission is not None:
-            self._limit.count(-admission.replicas)
-
-    def written(self, topic: str) -> None:
-        """The store has the topic: keep counting its replicas until the image has them, or the topic is deleted."""
-        admission = self._admitted.pop(topic, None)
-        if admission is not None:
-            self._limit.add_written(admission)
-
-
-class CreationRate:
-    """Limits automatic creation to ``kafkapy.auto.create.topics.per.second``, with a burst of ``BURST_S`` seconds."""
-
-    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
-        self._config = config
-        self._clock = clock
-        self._used_up_until_s = -math.inf
-
-    def take(self) -> bool:
-        """Permit one more topic; False if it must be created later."""
-        now_s = self._clock.monotonic_s()
-        next_s = max(self._used_up_until_s, now_s - BURST_S) + 1 / self._config.integer(AUTO_CREATE_RATE)
-        if next_s > now_s:
-            return False
-        self._used_up_until_s = next_s
-        return True
-
 
 TOGETHER: Final = 500
 """The most topics that are written together: their plans are in memory until then."""
@@ -331,8 +189,7 @@ class TopicAdmin:
         """Write the topics that can be created, and add their names to ``created``; None only checks."""
         checked_replicas = 0
         planned: list[_Planned] = []
-        for topic in topics:
-            await pause()
+        async for topic in OneByOne(topics):
             try:
                 self._check_served(topic.name, twice)
                 await self._check(topic)
@@ -358,8 +215,7 @@ class TopicAdmin:
         """Request the controller to delete topics; one result per name."""
         results: dict[str, TopicResult] = {}
         wanted: list[str] = []
-        for name in names:
-            await pause()
+        async for name in OneByOne(names):
             if name not in results:
                 results[name] = TopicResult(name, self._why_not_deleted(name))
                 if results[name].error is None:
@@ -374,8 +230,7 @@ class TopicAdmin:
         except (SessionEndedError, RequestTimedOutError) as error:
             return list((results | {name: TopicResult(name, error) for name in wanted}).values())
         started = self._clock.monotonic_s()
-        for name in wanted:
-            await pause()
+        async for name in OneByOne(wanted):
             left_ms = timeout_ms - (self._clock.monotonic_s() - started) * 1000
             # A request with no time-out is answered REQUEST_TIMED_OUT even if it succeeded, as in Kafka.
             gone = timeout_ms > 0 and await self._metadata.wait_until(_absent(name), left_ms, self._clock)
@@ -407,8 +262,7 @@ class TopicAdmin:
         await in_turns(self._limit.settle(self._metadata.image))
         checked_replicas = 0
         wanted: list[MorePartitions] = []
-        for topic in topics:
-            await pause()
+        async for topic in OneByOne(topics):
             try:
                 self._check_served(topic.name, twice)
                 self._check_not_going(topic.name)
@@ -438,8 +292,7 @@ class TopicAdmin:
         try:
             await in_time(self._store, self._clock, CLIENT_WAIT_MS, creation)
         except RequestTimedOutError as error:
-            for name in names:
-                await pause()
+            async for name in OneByOne(names):
                 outcomes[name] = outcomes.get(name) or error.with_traceback(None)
         return outcomes
 
@@ -449,8 +302,7 @@ class TopicAdmin:
         planned: list[_Planned] = []
         with self._limit.admissions() as admissions, ExitStack() as unfinished:
             unfinished.callback(self._being_written.difference_update, reserved)
-            for name in names:
-                await pause()
+            async for name in OneByOne(names):
                 outcomes[name] = None
                 try:
                     placement = self._admit_automatic(name, admissions)
@@ -573,19 +425,15 @@ class TopicAdmin:
         self._names.add(topic.name)
         if topic.assignments:
             assignment = {}
-            for index, brokers in topic.assignments.items():
-                await pause()
+            async for index, brokers in OneByOne(topic.assignments.items()):
                 assignment[index] = ReplicaAssignment(tuple(brokers))
         else:
             assignment = await self._assigned(placement)
         return _Planned(topic.name, assignment, _overrides(topic))
 
     async def _assigned(self, placement: Placement) -> dict[int, ReplicaAssignment]:
-        assignment = {}
-        for index, replicas in assign_replicas(self._racks(), placement, self._random):
-            await pause()
-            assignment[index] = replicas
-        return assignment
+        assigned = OneByOne(assign_replicas(self._racks(), placement, self._random))
+        return {index: replicas async for index, replicas in assigned}
 
     async def _create(
         self, planned: Sequence[_Planned], results: dict[str, TopicResult], admissions: Admissions
@@ -597,8 +445,7 @@ class TopicAdmin:
                 [ConfigZNode.path(ConfigEntity.topic(topic.name)) for topic in planned]
             )
             writes: list[list[Operation]] = []
-            for topic, left_over in zip(planned, configs, strict=True):
-                await pause()
+            async for topic, left_over in OneByOne(zip(planned, configs, strict=True)):
                 path, data = ConfigZNode.path(ConfigEntity.topic(topic.name)), ConfigZNode.encode(topic.overrides)
                 config: Operation = Create(path, data) if left_over is None else SetData(path, data)
                 writes.append([config, Create(TopicZNode.path(topic.name), TopicZNode(topic.assignment).encode())])
@@ -619,8 +466,7 @@ class TopicAdmin:
 
     async def _wait_created(self, names: Sequence[str], timeout_ms: int, results: dict[str, TopicResult]) -> None:
         started = self._clock.monotonic_s()
-        for name in names:
-            await pause()
+        async for name in OneByOne(names):
             if results[name].error is not None:
                 continue
             left_ms = timeout_ms - (self._clock.monotonic_s() - started) * 1000
@@ -677,8 +523,7 @@ class TopicAdmin:
         """
         extended: list[tuple[MorePartitions, SetData]] = []
         nodes = await self._store.get_many([TopicZNode.path(topic.name) for topic in topics])
-        for topic, node in zip(topics, nodes, strict=True):
-            await pause()
+        async for topic, node in OneByOne(zip(topics, nodes, strict=True)):
             try:
                 znode, placement = await self._grown(topic, node)
                 if admissions is None:
@@ -763,16 +608,14 @@ class TopicAdmin:
 async def _named_twice(names: Iterable[str]) -> set[str]:
     seen: set[str] = set()
     twice: set[str] = set()
-    for name in names:
-        await pause()
+    async for name in OneByOne(names):
         (twice if name in seen else seen).add(name)
     return twice
 
 
 async def _late(names: Iterable[str], results: dict[str, TopicResult], error: BrokerError) -> list[TopicResult]:
     """Return the results of a request whose time is over: ``error`` for each topic that is not refused already."""
-    for name in names:
-        await pause()
+    async for name in OneByOne(names):
         if name not in results or results[name].error is None:
             results[name] = _refused(name, error)
     return list(results.values())

@@ -18,7 +18,7 @@ from kafkapy.protocol.primitives import ProtocolError
 from kafkapy.records.batch import BatchHeader, crc_is_valid
 from kafkapy.records.errors import CorruptRecordError, RecordsError
 from kafkapy.records.record import Record, iterate_records, read_records
-from kafkapy.storage.recovery.salvage import Damage
+from kafkapy.storage.log.salvage import Damage
 from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 

@@ -42,7 +42,7 @@ from kafkapy.metadata.store import (
     WatchEvent,
 )
 from kafkapy.metadata.tree import Tree, Watches
-from kafkapy.turns import pause
+from kafkapy.turns import OneByOne, pause
 
 if TYPE_CHECKING:
     from kafkapy.metadata.store_files import StoreFiles
@@ -322,11 +322,7 @@ class EmbeddedSession:
             for path, node in zip(paths, nodes, strict=True):
                 if node is not None:
                     self.watches.add_data(path, watch)
-        found: list[Node | None] = []
-        for node in nodes:
-            await pause()
-            found.append(None if node is None else Node(node.data, node.stat))
-        return found
+        return [None if node is None else Node(node.data, node.stat) async for node in OneByOne(nodes)]
 
     async def exists(self, path: str, watch: Watch | None = None) -> NodeStat | None:
         """See ``MetadataStore.exists``."""

@@ -10,7 +10,7 @@ from kafkapy.metadata.image import MetadataCache
 from kafkapy.metadata.store import MetadataStore, Node, StoreError
 from kafkapy.metadata.topic_rules import INTERNAL_TOPICS
 from kafkapy.metadata.znodes import ForeignDataError, PartitionStateZNode, TopicsZNode, TopicZNode, decoded
-from kafkapy.turns import pause
+from kafkapy.turns import OneByOne, pause
 from kafkapy.types import TopicPartition
 
 RETRY_MS: Final = 1_000
@@ -42,8 +42,7 @@ class ExpectedMetadata:
         """
         names = await self._store.children(TopicsZNode.PATH)
         partitions: list[TopicPartition] = []
-        for name, indexes in (await self._assigned(names)).items():
-            await pause()
+        async for name, indexes in OneByOne((await self._assigned(names)).items()):
             partitions += [TopicPartition(name, index) for index in indexes]
             if name in INTERNAL_TOPICS:
                 self._cache.set_partition_count(name, len(indexes))

@@ -31,7 +31,7 @@ from kafkapy.metadata.zookeeper_address import ZooKeeperAddress
 from kafkapy.metadata.zookeeper_heartbeat import Heartbeat
 from kafkapy.metadata.zookeeper_operations import TreeRoot
 from kafkapy.metadata.zookeeper_session import Read, ZooKeeperSession, ZooKeeperSettings
-from kafkapy.turns import pause
+from kafkapy.turns import OneByOne
 
 MOMENT_ATTEMPTS: Final = 3
 """How often many nodes are read again because some changed meanwhile."""
@@ -101,10 +101,7 @@ class ZooKeeperStore:
     async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
         """See ``MetadataStore.get_many``; of several moments if the nodes change all the time."""
         for _ in range(MOMENT_ATTEMPTS):
-            asked = []
-            for path in paths:
-                await pause()
-                asked.append(self._session.get(path, watch))
+            asked = [self._session.get(path, watch) async for path in OneByOne(paths)]
             reads: list[Read | BaseException] = await asyncio.gather(*asked, return_exceptions=True)
             found: list[Read] = []
             for read in reads:
@@ -157,10 +154,7 @@ class ZooKeeperStore:
 
     async def transactions(self, multis: Iterable[Sequence[Operation]]) -> list[Outcome]:
         """See ``MetadataStore.transactions``."""
-        asked = []
-        for operations in multis:
-            await pause()
-            asked.append(self._session.write(list(operations)))
+        asked = [self._session.write(list(operations)) async for operations in OneByOne(multis)]
         await asyncio.gather(*asked, return_exceptions=True)  # a caller that is cancelled cancels them
         for write in asked:
             ended = write.exception()

@@ -12,7 +12,7 @@ A log that begins to fail has one line in the broker's log, not one for each req
 
 import errno
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, Protocol
 
@@ -52,8 +52,7 @@ class DiskListener(Protocol):
     def puts_off(self) -> bool:
         """See ``log.Storage``."""
 
-    @property
-    def disk_failed(self) -> Callable[[str, OSError], None]:
+    def disk_failed(self, path: str, error: OSError) -> None:
         """See ``log.Storage``."""
 
 

@@ -9,11 +9,11 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkapy.platform.files import Files
+from kafkapy.platform.flusher import Flusher
 from kafkapy.storage.errors import MalformedCheckpointError
-from kafkapy.storage.log.flusher import Flusher
 from kafkapy.types import TopicPartition
 
 VERSION: Final = "0"
@@ -52,6 +52,26 @@ def number(text: str) -> int:
     if not _NUMBER.fullmatch(text) or int(text) not in _INT64:
         raise ValueError(f"{text!r} is no number")
     return int(text)
+
+
+class Checkpointed(NamedTuple):
+    """The offsets of one log in the data directory's checkpoints; a new log begins with zeros."""
+
+    clean: bool = True
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    high_watermark: int = 0
+    recovered: bool = False
+    """A worker process has recovered the log: its files can be trusted, though they may not be on the disk yet."""
+    is_new: bool = False
+    """The log is being created: if the disk refuses its files, the creation fails."""
+    was_compacted: bool = False
+    """Compaction may have removed offsets, whatever the topic's policy is now."""
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether the files can be taken as they are."""
+        return self.clean or self.recovered
 
 
 class OffsetCheckpoint:

@@ -9,11 +9,13 @@ from uuid import uuid4
 
 from kafkapy.platform.file_lock import HeldLock
 from kafkapy.platform.files import TEMPORARY_SUFFIX, Files
+from kafkapy.platform.flusher import Flusher
 from kafkapy.storage.checkpoints import (
     CLEANER,
     HIGH_WATERMARK,
     LOG_START_OFFSET,
     RECOVERY_POINT,
+    Checkpointed,
     CheckpointFile,
     OffsetCheckpoint,
 )
@@ -24,8 +26,6 @@ from kafkapy.storage.errors import (
     MalformedCheckpointError,
     UnknownIdentityVersionError,
 )
-from kafkapy.storage.log.flusher import Flusher
-from kafkapy.storage.recovery.recovery import Checkpointed
 from kafkapy.types import TopicPartition
 
 logger: Final = logging.getLogger(__name__)

@@ -1,24 +1,24 @@
 """All logs of a broker in its data directories."""
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, Protocol
 
 from kafkapy.clock import Clock, TimerHandle
 from kafkapy.config.log_config import LogConfig
-from kafkapy.platform.disk_errors import as_storage_error, file_refused, is_full
-from kafkapy.platform.errors import KafkaStorageError, LogDirectoryError
+from kafkapy.platform.disk_errors import as_storage_error, file_refused
+from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.platform.files import files_removal, folder_removal
-from kafkapy.storage.checkpoints import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT
+from kafkapy.platform.flusher import INLINE, Flusher, sync_in_parallel
+from kafkapy.storage.checkpoints import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT, Checkpointed
 from kafkapy.storage.data_directories import DataDirectories
-from kafkapy.storage.data_directory import DataDirectory, MetaProperties, PartitionFolders
-from kafkapy.storage.log.flusher import Flusher, InlineFlusher, sync_in_parallel
+from kafkapy.storage.data_directory import DataDirectory, MetaProperties
 from kafkapy.storage.log.log import Log, Storage
 from kafkapy.storage.log.retention import delete_old_segments
 from kafkapy.storage.log.segment import DELETED_SUFFIX
-from kafkapy.storage.recovery.recovery import Checkpointed
+from kafkapy.storage.lowered_checkpoints import forget_checkpoints, lower_checkpoints
 from kafkapy.storage.recovery.recovery import load as load_log
 from kafkapy.turns import Steps, finish, while_true
 from kafkapy.types import TopicPartition
@@ -35,7 +35,6 @@ _CHECKPOINTED: Final[dict[str, Callable[[Log], int | None]]] = {
         else None
     ),
 }
-INLINE: Final = InlineFlusher()
 MOVES_CHECKPOINT_MS: Final = 1_000
 """Time after a move until the checkpoints are written, so that many moves share them."""
 MAX_PREFERENCES: Final = 20_000
@@ -45,19 +44,44 @@ DirectoryListener = Callable[[str, Sequence[TopicPartition]], None]
 """Called with the path of a data directory that has failed, and the partitions that were in it."""
 
 
-def _ignore_move(_partition: TopicPartition) -> None:
-    """The default of ``log_moved``, for a broker without a cleaner."""
+class Compactor(Protocol):
+    """The part of ``LogCleaner`` that is used here."""
+
+    def is_compacting(self, partition: TopicPartition) -> bool:
+        """Tell whether the partition's log is being compacted."""
+
+    def about_to_cut(self, log: Log, offset: int) -> None:
+        """Abort the compaction of ``log`` before its records from ``offset`` on, or all, are removed."""
+
+    def log_moved(self, partition: TopicPartition) -> None:
+        """Note that a future replica has replaced the current log, in another data directory."""
+
+
+class NoCompactor:
+    """For a broker without a cleaner."""
+
+    def is_compacting(self, _partition: TopicPartition) -> bool:
+        """See ``Compactor``."""
+        return False
+
+    def about_to_cut(self, _log: Log, _offset: int) -> None:
+        """See ``Compactor``."""
+
+    def log_moved(self, _partition: TopicPartition) -> None:
+        """See ``Compactor``."""
 
 
 class LogManager:
     """Opens, finds, creates and deletes logs; writes the checkpoints on request.
 
     A data directory whose disk fails goes offline, at the start or later: its logs are removed from the manager, the
-    ``directory_listener`` is called, and the other directories stay in use.
+    directory listener is called, and the other directories stay in use.
 
     A partition that is being moved has two logs here (KIP-113): the current one, and a *future replica* in another data
     directory, which is a copy that is not complete yet. ``replication.log_dir_moves`` copies the records. Until the
     future replica replaces the current log, neither retention nor compaction deletes records of the partition.
+
+    It is the ``LogOwner`` of its storage. ``log_manager_start`` loads the logs.
     """
 
     def __init__(
@@ -65,36 +89,50 @@ class LogManager:
     ) -> None:
         self.config = config
         self.storage = storage or Storage(clock)
-        self.storage.disk_failed = self.disk_failed
-        self.storage.offsets_fall = partial(lower_checkpoints, self)
+        self.storage.set_owner(self)
         self.directories = DataDirectories(self.storage.files, log_dirs)
-        self.directory_listener: DirectoryListener | None = None
         self._logs: dict[TopicPartition, Log] = {}
         self._directory_of: dict[TopicPartition, DataDirectory] = {}
         self._futures: dict[TopicPartition, Log] = {}
         self._preferred: dict[TopicPartition, DataDirectory] = {}
         self._move_timer: TimerHandle | None = None
-        self.log_moved: Callable[[TopicPartition], object] = _ignore_move
-        """Called when a future replica has replaced the current log (``cleaner``)."""
         self._let_go: set[str] = set()
-        self.being_cleaned: set[TopicPartition] = set()
-        """Logs that are being compacted."""
+        self._directory_listener: DirectoryListener | None = None
+        self._compactor: Compactor = NoCompactor()
+
+    def set_directory_listener(self, listener: DirectoryListener) -> None:
+        """Have ``listener`` called when a data directory has failed; set once, after the objects that use the logs."""
+        assert self._directory_listener is None, "one listener takes the partitions offline"
+        self._directory_listener = listener
+
+    def set_compactor(self, compactor: Compactor) -> None:
+        """Set the cleaner, once, when it starts."""
+        assert isinstance(self._compactor, NoCompactor), "a broker has one cleaner"
+        self._compactor = compactor
+
+    # the logs' owner
+
+    def disk_failed(self, path: str, error: OSError) -> None:
+        """Take the data directory of ``path`` offline after an error that does not pass (``disk_errors``)."""
+        directory = self.directories.containing(path)
+        if directory is not None and directory.failure is None:
+            # The code that met the error still uses the log: the directory goes offline after it.
+            directory.failure = str(error)
+            self.storage.clock.call_later(0, self._take_offline, directory)
+
+    def offsets_fall(self, log: Log) -> None:
+        """See ``LogOwner``."""
+        lower_checkpoints(self, log)
+
+    def about_to_cut(self, log: Log, offset: int) -> None:
+        """See ``LogOwner``."""
+        self._compactor.about_to_cut(log, offset)
 
     # start
 
     def lock(self) -> MetaProperties | None:
         """See ``DataDirectories.lock``."""
         return self.directories.lock(self.fail)
-
-    def load(self, config_of: Callable[[str], LogConfig] | None = None) -> None:
-        """Open every log, and recover those of a directory whose last stop was unclean.
-
-        ``config_of`` returns the configuration of a topic; ``parallel_recovery`` does the same with worker processes.
-        Raises ``LogDirectoryError`` and ``KafkaStorageError`` with a message for the operator.
-        """
-        if not self.directories.are_locked:
-            self.lock()
-        finish(load_found(self, survey(self), config_of or (lambda _topic: self.config)))
 
     def open(
         self, directory: DataDirectory, partition: TopicPartition, config: LogConfig, checkpointed: Checkpointed
@@ -129,19 +167,14 @@ class LogManager:
         with as_storage_error(log, "opened"):
             if checkpointed is _NEW:
                 forget_checkpoints(self, directory, partition)
-            load_log(log, checkpointed)
+            if checkpointed is _NEW and not self.storage.files.exists(path):
+                log.create()
+            else:  # a new log may have the files of a creation that the disk has refused
+                load_log(log, checkpointed)
         directory.partition_count += 1
         return log
 
     # failed directories
-
-    def disk_failed(self, path: str, error: OSError) -> None:
-        """Take the data directory of ``path`` offline after an error that does not pass (``disk_errors``)."""
-        directory = self.directories.containing(path)
-        if directory is not None and directory.failure is None:
-            # The code that met the error still uses the log: the directory goes offline after it.
-            directory.failure = str(error)
-            self.storage.clock.call_later(0, self._take_offline, directory)
 
     def fail(self, directory: DataDirectory, error: OSError) -> None:
         """Take ``directory`` offline now."""
@@ -156,7 +189,7 @@ class LogManager:
         for partition in partitions:
             del self._directory_of[partition]
             log = self._logs.pop(partition)
-            self.storage.about_to_cut(log, 0)
+            self.about_to_cut(log, 0)
             log.release()
         copies = [each for each, future in self._futures.items() if self._home_of(future) is directory]
         for partition in copies:
@@ -173,8 +206,8 @@ class LogManager:
             directory.failure,
             "The others stay in use" if self.directories.online else "It was the last one",
         )
-        if self.directory_listener is not None:
-            self.directory_listener(directory.path, partitions)
+        if self._directory_listener is not None:
+            self._directory_listener(directory.path, partitions)
 
     # logs
 
@@ -228,7 +261,7 @@ class LogManager:
         directory = self._directory_of.pop(partition)
         directory.partition_count -= 1
         doomed = directory.deleted_path(partition)
-        self.storage.about_to_cut(log, 0)
+        self.about_to_cut(log, 0)
         with as_storage_error(log, "deleted"):
             log.release()
             self.storage.files.rename(log.directory, doomed)
@@ -317,7 +350,7 @@ class LogManager:
             raise KafkaStorageError(f"{partition} can't be moved while a data directory is offline")
         future = self.open_future(directory, directory.future_path(partition), partition, current.config, _NEW)
         del self._preferred[partition]
-        self.storage.about_to_cut(current, current.log_end_offset)
+        self.about_to_cut(current, current.log_end_offset)
         return future
 
     def discard_future(self, partition: TopicPartition) -> bool:
@@ -370,7 +403,7 @@ class LogManager:
         # The timers that remove dropped segments have their former paths. No reader has them: nobody read this log.
         paths = [f"{future.directory}/{name}" for name in dropped]
         self.storage.flusher.run_gently(files_removal(self.storage.files, paths))
-        self.log_moved(partition)
+        self._compactor.log_moved(partition)
         if self._move_timer is None:
             self._move_timer = self.storage.clock.call_later(MOVES_CHECKPOINT_MS, self._checkpoint_moves)
         return future
@@ -491,7 +524,7 @@ class LogManager:
 
         def may_go_on() -> bool:
             partition = log.topic_partition
-            is_busy = partition in self.being_cleaned or partition in self._futures
+            is_busy = self._compactor.is_compacting(partition) or partition in self._futures
             return self._logs.get(partition) is log and not is_busy and log.config.compact == compacted
 
         if may_go_on():
@@ -551,204 +584,3 @@ class LogManager:
         for log in (*self._logs.values(), *self._futures.values()):
             log.release()
         self.directories.unlock()
-
-
-# The start of a broker's logs: all data directories are read before any of them is changed.
-#
-# An error of one directory's disk takes that directory offline, and the start continues with the others. A problem that
-# the operator must decide (a foreign folder, one partition twice) stops the start; the marks of a clean stop are kept.
-
-
-class Found(NamedTuple):
-    """The content of one data directory."""
-
-    directory: DataDirectory
-    clean: bool
-    checkpoints: dict[TopicPartition, Checkpointed]
-    folders: PartitionFolders
-
-    @property
-    def partitions(self) -> list[TopicPartition]:
-        """The partitions whose current logs are there."""
-        return self.folders.partitions
-
-    @property
-    def paths(self) -> list[tuple[TopicPartition, str]]:
-        """The partitions with their folders, current logs and future replicas."""
-        current = [(partition, self.directory.partition_path(partition)) for partition in self.partitions]
-        return [*current, *self.folders.futures.items()]
-
-    def checkpointed(self, partition: TopicPartition) -> Checkpointed:
-        """Return the checkpointed offsets of a partition, known before its files are read."""
-        return self.checkpoints.get(partition, Checkpointed(self.clean))
-
-
-def survey(logs: "LogManager") -> list[Found]:
-    """Read the names in every directory; raises ``LogDirectoryError`` for a problem that the operator must decide."""
-    found = [each for directory in logs.directories.online if (each := _survey(logs, directory)) is not None]
-    _refuse_twins(found)
-    _keep_one_copy(found)
-    _name_missing(found)
-    for each in found:
-        if each.paths and not each.clean:
-            logger.warning("Recovering %d logs of %s after an unclean stop", len(each.paths), each.directory.path)
-    return found
-
-
-def load_found(
-    logs: "LogManager",
-    found: Sequence[Found],
-    config_of: Callable[[str], LogConfig],
-    recovered: Collection[str] = (),
-) -> Steps[None]:
-    """Open the partitions found, without reading those in the folders ``recovered`` again. See ``LogManager.load``.
-
-    A step is a log: many small ones may take seconds to recover.
-    """
-    for each in found:
-        yield from _load_directory(logs, each, config_of, recovered)
-    logs.directories.check_one_works()
-
-
-def _survey(logs: "LogManager", directory: DataDirectory) -> Found | None:
-    try:
-        clean = directory.is_clean()
-        return Found(directory, clean, directory.read_checkpoints(clean=clean), directory.list_partitions())
-    except OSError as error:
-        logs.fail(directory, error)
-        return None
-
-
-def _name_missing(found: list[Found]) -> None:
-    """Log the partitions that have a recovery point and no folder."""
-    there = {partition for each in found for partition, _ in each.paths}
-    for each in found:
-        for partition, checkpointed in each.checkpoints.items():
-            if checkpointed.recovery_point > 0 and partition not in there:
-                logger.error(
-                    "%s is missing: its records up to offset %d are lost%s",
-                    each.directory.partition_path(partition),
-                    checkpointed.recovery_point,
-                    "" if each.clean else ", unless its topic was deleted before the stop",
-                )
-
-
-def _refuse_twins(found: list[Found]) -> None:
-    homes: dict[TopicPartition, DataDirectory] = {}
-    for each in found:
-        for partition in each.partitions:
-            home = homes.setdefault(partition, each.directory)
-            if home is not each.directory:
-                raise LogDirectoryError(
-                    f"{partition} is in two data directories; remove one of {home.partition_path(partition)} "
-                    f"and {each.directory.partition_path(partition)}"
-                )
-
-
-def _keep_one_copy(found: list[Found]) -> None:
-    """Drop a partition's second future replica, and one in the current log's directory; a start would go on with both.
-
-    Both are copies. Apache Kafka refuses two future replicas of a partition.
-    """
-    kept: set[TopicPartition] = set()
-    for each in found:
-        for partition, path in list(each.folders.futures.items()):
-            if partition in kept or partition in each.partitions:
-                logger.warning("%s is removed: there is a better copy of %s", path, partition)
-                del each.folders.futures[partition]
-                each.folders.leftovers.append(path)
-            else:
-                kept.add(partition)
-
-
-def _load_directory(
-    logs: "LogManager",
-    found: Found,
-    config_of: Callable[[str], LogConfig],
-    recovered: Collection[str],
-) -> Steps[None]:
-    directory = found.directory
-    try:
-        directory.remove_clean_marker()
-        for partition, path in found.paths:
-            yield
-            if directory.failure is not None:
-                return  # since the last step; what was opened is closed
-            config, checkpointed = config_of(partition.topic), found.checkpointed(partition)
-            if path in recovered:
-                checkpointed = checkpointed._replace(recovered=True)
-            if partition in found.folders.futures:
-                logs.open_future(directory, path, partition, config, checkpointed)
-                logger.info("%s is being moved to %s; copying goes on", partition, directory.path)
-            else:
-                logs.open(directory, partition, config, checkpointed)
-        lower_all_checkpoints(logs)
-        _raise_recovery_points(logs, directory)
-    except OSError as error:
-        logs.fail(directory, error)
-    except KafkaStorageError as error:
-        if not isinstance(error.__cause__, OSError):
-            raise
-        logs.fail(directory, error.__cause__)
-    else:
-        for path in found.folders.leftovers:
-            logs.remove_later(path)
-
-
-# Lowers checkpoints that are above a log's offsets: after a crash a start would trust or drop records because of them.
-#
-# A recovery point above the end of a log that was truncated (or lost its tail, or is a new log with the name of a
-# deleted topic) makes the next start trust records that came later and were never flushed; a log start above the end
-# drops them. So the file is written *before* the offsets are lowered; Apache Kafka does it after a truncation and a
-# deletion.
-
-
-def lower_checkpoints(logs: "LogManager", log: "Log") -> None:
-    """Lower the checkpoints to ``log``'s recovery point and start, which were lowered, before its files are cut.
-
-    If a full disk has no space for the new recovery points, the file with the old ones is removed. Raises ``OSError``.
-    """
-    directory = logs.directories.containing(log.directory)
-    if directory is not None:
-        partition = log.topic_partition
-        for name, offset in ((RECOVERY_POINT, log.recovery_point), (LOG_START_OFFSET, log.log_start_offset)):
-            if directory.written_offset(name, partition) > offset:
-                try:
-                    directory.write_checkpoint(name, logs.offsets(name)[directory.path], INLINE)
-                except OSError as error:
-                    if name != RECOVERY_POINT or not is_full(error):
-                        raise
-                    directory.remove_checkpoint(name)
-
-
-def lower_all_checkpoints(logs: "LogManager") -> None:
-    """Lower the checkpoints after all logs were loaded: some may have lost their end, or all records.
-
-    Raises ``OSError``.
-    """
-    for log in (*logs.all_logs(), *logs.future_logs()):
-        lower_checkpoints(logs, log)
-
-
-def _raise_recovery_points(logs: "LogManager", directory: "DataDirectory") -> None:
-    """Write the recovery points if an unclean start has moved one: see ``recovery.load``. A full disk may refuse it.
-
-    Raises ``OSError``.
-    """
-    offsets = logs.offsets(RECOVERY_POINT)[directory.path]
-    if any(offset > directory.written_offset(RECOVERY_POINT, partition) for partition, offset in offsets.items()):
-        try:
-            directory.write_checkpoint(RECOVERY_POINT, offsets, INLINE)
-        except OSError as error:
-            if not is_full(error):
-                raise
-
-
-def forget_checkpoints(logs: "LogManager", directory: "DataDirectory", partition: "TopicPartition") -> None:
-    """Remove the checkpointed offsets of an earlier partition of this name before ``partition`` is created.
-
-    Raises ``OSError``.
-    """
-    for name in (RECOVERY_POINT, LOG_START_OFFSET, HIGH_WATERMARK):
-        if directory.written_offset(name, partition) > 0:
-            directory.write_checkpoint(name, logs.offsets(name)[directory.path], INLINE)

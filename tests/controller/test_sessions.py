@@ -81,7 +81,7 @@ def test_another_broker_becomes_the_controller_and_learns_of_the_new_registratio
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("turns_before", [100, 600, 1150, 1209])
+@pytest.mark.parametrize("turns_before", [100, 600, 1140, 1198])
 def test_a_controller_whose_session_expires_writes_nothing_more(
     turns_before: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from kafkapy import turns
 from kafkapy.config.broker_config import BrokerConfig
-from kafkapy.controller.topics import BURST_S, CreationRate, MorePartitions, NewTopic, ReplicaLimit, TopicResult
+from kafkapy.controller.limits import BURST_S, CreationRate, ReplicaLimit
+from kafkapy.controller.topics import MorePartitions, NewTopic, TopicResult
 from kafkapy.metadata.errors import PolicyViolationError
 from kafkapy.metadata.image import MetadataImage, PartitionInfo, TopicImage
 from kafkapy.metadata.topic_rules import MOST_REPLICAS

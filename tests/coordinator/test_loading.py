@@ -252,7 +252,7 @@ def test_a_read_that_the_system_refuses_is_an_error_of_the_disk(
     node.replicas.append(partition, commits, from_client=False)
     node.replicas.stop_replica(partition, 0, delete=False)
     lost: list[str] = []
-    node.logs.directory_listener = lambda path, _: lost.append(path)
+    node.logs.set_directory_listener(lambda path, _: lost.append(path))
     metadata = MetadataCache()
     metadata.set_partition_count(partition.topic, CONFIG["offsets.topic.num.partitions"])
     coordinator = GroupCoordinator(CONFIG, node.clock, node.replicas, metadata, Background(finish))

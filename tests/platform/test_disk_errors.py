@@ -6,7 +6,7 @@ import pytest
 
 from kafkapy.platform.disk_errors import as_storage_error, is_passing, storage_error
 from kafkapy.platform.errors import KafkaStorageError
-from tests.storage.support import batch, open_log
+from tests.storage.support import Failures, batch, open_log
 
 
 def test_a_failing_log_is_logged_once_until_it_succeeds(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -38,8 +38,8 @@ def test_only_the_systems_errors_are_translated(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.EFBIG])
 def test_a_full_disk_does_not_take_the_data_directory_offline(tmp_path: Path, number: int) -> None:
     log = open_log(tmp_path)
-    told: list[str] = []
-    log.storage.disk_failed = lambda path, _error: told.append(path)
+    told: list[tuple[str, int | None]] = []
+    log.storage.set_owner(Failures(told))
     error = OSError(number, "refused")
     storage_error(log, "written", error)
     assert is_passing(error)
@@ -49,7 +49,7 @@ def test_a_full_disk_does_not_take_the_data_directory_offline(tmp_path: Path, nu
 @pytest.mark.parametrize("error", [OSError(errno.EIO, "broken"), OSError(errno.EROFS, "worn out"), OSError("odd")])
 def test_a_broken_disk_is_reported(tmp_path: Path, error: OSError) -> None:
     log = open_log(tmp_path)
-    told: list[tuple[str, OSError]] = []
-    log.storage.disk_failed = lambda path, error: told.append((path, error))
+    told: list[tuple[str, int | None]] = []
+    log.storage.set_owner(Failures(told))
     storage_error(log, "written", error)
-    assert told == [(log.directory, error)]
+    assert told == [(log.directory, error.errno)]

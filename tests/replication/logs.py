@@ -8,6 +8,7 @@ from kafkapy.replication.partition import LeaderAndIsrPartition, Partition
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.log_manager_start import load_logs
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
 
@@ -43,7 +44,7 @@ class Node:
         self.clock = clock or ManualClock()
         self.config = config or LogConfig()
         self.logs = LogManager([str(path)], self.config, self.clock)
-        self.logs.load()
+        load_logs(self.logs)
         self.known: set[tuple[str, int]] = set()
         self.dead: set[int] = set()
         self.replicas = ReplicaManager(

@@ -25,6 +25,7 @@ from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.storage.errors import LogDirNotFoundError
 from kafkapy.storage.log.log import Log, Storage
 from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.log_manager_start import load_logs
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
 from tests.replication.logs import ME, TP, batch, leave_gap, state
@@ -50,7 +51,7 @@ class Node:
             self.clock,
             storage=Storage(self.clock, self.files, flusher=self.flusher),
         )
-        self.logs.load()
+        load_logs(self.logs)
         self.known: set[tuple[str, int]] = set()
         self.quota = ReplicationQuota(self.clock)
         self.replicas = ReplicaManager(
@@ -60,7 +61,7 @@ class Node:
             self.logs, self.clock, MoveSettings(lanes, BACKOFF_MS), self.quota, self.replicas.log_moved
         )
         self.replicas.move_by(lambda: self.moves)
-        self.logs.directory_listener = lambda _, partitions: self.replicas.take_offline(partitions)
+        self.logs.set_directory_listener(lambda _, partitions: self.replicas.take_offline(partitions))
 
     def lacks(self, topic: str, partition: int) -> bool:
         return (topic, partition) not in self.known
@@ -604,7 +605,7 @@ def test_refused_requests(tmp_path: Path) -> None:
 def test_without_a_mover_the_copy_waits(tmp_path: Path) -> None:
     """A replica manager of a test, or of a tool, has none."""
     logs = LogManager([str(tmp_path / name) for name in "ab"], LogConfig(), ManualClock())
-    logs.load()
+    load_logs(logs)
     replicas = ReplicaManager(
         broker_id=ME, clock=ManualClock(), logs=logs, cluster=Node(tmp_path / "c"), log_config_of=lambda _: LogConfig()
     )

@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkapy.records.batch import MAGIC, crc_is_valid
+from kafkapy.storage.checkpoints import Checkpointed
 from kafkapy.storage.log.log import Log, Storage
 from kafkapy.storage.log.producer_state import BATCHES_TO_KEEP, ProducerEntry
 from kafkapy.storage.log.segment import Segment
-from kafkapy.storage.recovery.recovery import Checkpointed, load
+from kafkapy.storage.recovery.recovery import load
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import NO_EPOCH, NO_OFFSET
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 
 class SlowFlusher:
-    """See ``storage.log.flusher.Flusher``: work waits in order; ``done`` is not called after an error of the disk."""
+    """See ``platform.flusher.Flusher``: work waits in order; ``done`` is not called after an error of the disk."""
 
     def __init__(self) -> None:
         self.waiting: deque[tuple[Callable[[], None], Callable[[], None]]] = deque()

@@ -20,6 +20,7 @@ from kafkapy.storage.data_directory import CLEAN_SHUTDOWN_NAME
 from kafkapy.storage.log.log import Log, Storage
 from kafkapy.storage.log.producer_state import encode_snapshot
 from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.log_manager_start import load_logs
 from kafkapy.testing.clock import ManualClock
 from kafkapy.turns import finish
 from tests.simulation.checks import check_against_rebuild, check_indexes, check_memory, check_resent
@@ -86,7 +87,7 @@ class Subject:
         self.flusher = SlowFlusher()
         storage = Storage(self.clock, self.disk, self.flusher)
         self.manager = LogManager([str(self.data)], self.config, self.clock, storage=storage)
-        self.manager.load(lambda _: self.config)
+        load_logs(self.manager, lambda _: self.config)
         self.log: Log = self.manager.get_or_create(PARTITION, self.config)
         self.posted: deque[Callable[[], object]] = deque()
         self.pool = InlinePool(self.disk)

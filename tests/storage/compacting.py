@@ -20,6 +20,7 @@ from kafkapy.storage.compaction.cleaner import LogCleaner
 from kafkapy.storage.compaction.compaction import Compaction, CompactionRequest, batches_in
 from kafkapy.storage.log.log import Log, Storage
 from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.log_manager_start import load_logs
 from kafkapy.testing.clock import ManualClock
 from tests.storage.support import PARTITION, START_MS
 
@@ -106,7 +107,7 @@ class World:
         self.storage = Storage(self.clock)
         paths = [str(path) for path in (directory, other) if path is not None]
         self.logs = LogManager(paths, config, self.clock, storage=self.storage)
-        self.logs.load()
+        load_logs(self.logs)
         self.pool = InlinePool()
         self.posted: list[Callable[[], object]] = []
         properties = {"broker.id": "0", "log.dirs": str(directory), "log.cleaner.backoff.ms": "1000"}

@@ -7,10 +7,11 @@ from kafkapy.platform.files import FileSlice
 from kafkapy.records.batch import iterate_headers
 from kafkapy.records.control import ControlType, Marker, encode_marker
 from kafkapy.records.record import Record, encode_batch
+from kafkapy.storage.checkpoints import Checkpointed
 from kafkapy.storage.errors import UnrecalledBatchError
-from kafkapy.storage.log.log import AppendResult, Log, Storage
+from kafkapy.storage.log.log import AppendResult, Log, NoOwner, Storage
 from kafkapy.storage.log_manager import LogManager
-from kafkapy.storage.recovery.recovery import Checkpointed, load
+from kafkapy.storage.recovery.recovery import load
 from kafkapy.testing.clock import ManualClock
 from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
@@ -108,3 +109,13 @@ def crash(manager: LogManager) -> None:
     for log in manager.all_logs():
         log.release()
     manager.directories.unlock()
+
+
+class Failures(NoOwner):
+    """Adds the path and the number of each error of a failed disk to ``found``."""
+
+    def __init__(self, found: list[tuple[str, int | None]]) -> None:
+        self._found = found
+
+    def disk_failed(self, path: str, error: OSError) -> None:
+        self._found.append((path, error.errno))

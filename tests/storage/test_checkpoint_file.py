@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from kafkapy.platform.files import Files
+from kafkapy.platform.flusher import InlineFlusher
 from kafkapy.storage.checkpoints import CheckpointFile, OffsetCheckpoint
-from kafkapy.storage.log.flusher import InlineFlusher
 from kafkapy.types import TopicPartition
 from tests.storage.slow_flusher import SlowFlusher
 

@@ -3,6 +3,8 @@ from pathlib import Path
 import pytest
 
 from kafkapy.platform.files import Files
+from kafkapy.platform.flusher import InlineFlusher
+from kafkapy.storage.checkpoints import Checkpointed
 from kafkapy.storage.data_directory import DataDirectory, MetaProperties, parse_partition
 from kafkapy.storage.errors import (
     BrokerIdMismatchError,
@@ -10,8 +12,6 @@ from kafkapy.storage.errors import (
     ForeignDirectoryError,
     UnknownIdentityVersionError,
 )
-from kafkapy.storage.log.flusher import InlineFlusher
-from kafkapy.storage.recovery.recovery import Checkpointed
 from kafkapy.types import TopicPartition
 from tests.storage.support import GOLDEN
 

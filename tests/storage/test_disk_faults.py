@@ -15,17 +15,19 @@ from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.platform.files import Files
 from kafkapy.records.batch import assign
 from kafkapy.records.record import Record, encode_batch, read_records
+from kafkapy.storage.checkpoints import Checkpointed
 from kafkapy.storage.log.log import Log, Storage
 from kafkapy.storage.log.producer_state import decode_snapshot
 from kafkapy.storage.log.retention import delete_old_segments
 from kafkapy.storage.log_manager import LogManager
-from kafkapy.storage.recovery.recovery import Checkpointed, load
+from kafkapy.storage.log_manager_start import load_logs
+from kafkapy.storage.recovery.recovery import load
 from kafkapy.testing.clock import ManualClock
 from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
 from tests.simulation.disk import Fault, SimulatedDisk
 from tests.simulation.durable import Survival
-from tests.storage.support import PARTITION, START_MS, batch, fill, open_log, produced, reopen
+from tests.storage.support import PARTITION, START_MS, Failures, batch, fill, open_log, produced, reopen
 
 BATCHES = 40
 CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=0)
@@ -142,7 +144,7 @@ def test_a_disk_that_can_not_be_read_is_a_storage_error(tmp_path: Path, monkeypa
 def test_a_new_log_that_the_disk_refuses_is_a_storage_error(tmp_path: Path) -> None:
     files = FailingFiles()
     manager = LogManager([str(tmp_path)], CONFIG, ManualClock(START_MS), storage=Storage(ManualClock(START_MS), files))
-    manager.load()
+    load_logs(manager)
     files.fail_at = files.changes + 1
     with pytest.raises(KafkaStorageError, match="can't be opened"):
         manager.get_or_create(PARTITION)
@@ -371,7 +373,7 @@ def test_a_failed_append_after_a_gap_removes_the_segment_that_it_began(tmp_path:
 def test_a_segment_after_a_gap_that_can_not_be_removed_stops_writes(tmp_path: Path) -> None:
     failures = []
     disk = SimulatedDisk(str(tmp_path))
-    storage = Storage(ManualClock(START_MS), disk, disk_failed=lambda path, error: failures.append((path, error.errno)))
+    storage = Storage(ManualClock(START_MS), disk, owner=Failures(failures))
     log = open_log(tmp_path, storage=storage)
     disk.fail(Fault(frozenset({"remove"}), times=9))
     _refused_beyond_a_gap(log, disk)

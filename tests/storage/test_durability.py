@@ -9,6 +9,7 @@ from kafkapy.platform.files import Descriptor, Files
 from kafkapy.platform.portable import Buffer
 from kafkapy.storage.log.log import Log, Storage
 from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.log_manager_start import load_logs
 from kafkapy.testing.clock import ManualClock
 from tests.storage.slow_flusher import SlowFlusher
 from tests.storage.support import PARTITION, START_MS, batch, contents, fill, open_log, produced, reopen
@@ -338,7 +339,7 @@ def test_flush_raises_the_error_of_the_disk(tmp_path: Path) -> None:
 def test_a_flush_of_a_deleted_log_changes_no_file(tmp_path: Path, *, made_again: bool) -> None:
     clock, flusher = ManualClock(START_MS), SlowFlusher()
     manager = LogManager([str(tmp_path)], LogConfig(), clock, storage=Storage(clock, flusher=flusher))
-    manager.load()
+    load_logs(manager)
     log = manager.get_or_create(PARTITION, LogConfig(flush_messages=1, index_interval_bytes=0))
     flusher.close()
     _append(log, 3)

@@ -12,6 +12,7 @@ from kafkapy.platform.files import Files, FileSlice
 from kafkapy.storage.errors import LogDirNotFoundError
 from kafkapy.storage.log.log import Log, Storage
 from kafkapy.storage.log_manager import MAX_PREFERENCES, LogManager
+from kafkapy.storage.log_manager_start import load_logs
 from kafkapy.testing.clock import ManualClock
 from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
@@ -38,7 +39,7 @@ class World:
             self.clock,
             storage=Storage(self.clock, self.files),
         )
-        self.logs.load()
+        load_logs(self.logs)
 
     def at(self, name: str) -> str:
         return str(self.path / name)
@@ -278,7 +279,7 @@ def test_a_directory_is_known_by_its_own_path_only(world: World, path: str) -> N
 def test_relative_directories_have_absolute_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     logs = LogManager(["a", "./b/"], LogConfig(), ManualClock())
-    logs.load()
+    load_logs(logs)
     assert [each.absolute_path for each in logs.directories] == [f"{tmp_path}/a", f"{tmp_path}/./b"]
     logs.prefer(PARTITION, f"{tmp_path}/./b")
     logs.get_or_create(PARTITION)
@@ -323,7 +324,7 @@ def test_a_log_that_is_missing_is_not_created_beside_its_copy(tmp_path: Path) ->
 def test_a_copy_leaves_the_only_directory_to_a_log_that_is_missing(tmp_path: Path) -> None:
     (tmp_path / FUTURE).mkdir()
     logs = LogManager([str(tmp_path)], LogConfig(), ManualClock())
-    logs.load()
+    load_logs(logs)
     logs.get_or_create(PARTITION)
     assert logs.future(PARTITION) is None
     assert (tmp_path / "orders-0").exists()
@@ -415,7 +416,7 @@ def test_a_preferred_directory_that_fails_is_not_replaced_by_another(tmp_path: P
 
 def test_a_copy_ends_when_its_directory_fails(world: World, caplog: pytest.LogCaptureFixture) -> None:
     lost: list[tuple[str, list[TopicPartition]]] = []
-    world.logs.directory_listener = lambda path, partitions: lost.append((path, list(partitions)))
+    world.logs.set_directory_listener(lambda path, partitions: lost.append((path, list(partitions))))
     future = world.begin_move()
     world.files.broken = world.at("b")
     with pytest.raises(KafkaStorageError):

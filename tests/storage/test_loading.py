@@ -6,6 +6,7 @@ from kafkapy.config.log_config import LogConfig
 from kafkapy.platform.errors import KafkaStorageError, LogDirectoryError
 from kafkapy.storage.log.log import Storage
 from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.log_manager_start import load_logs
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
 from tests.storage.broken_disk import BrokenDisk
@@ -22,7 +23,7 @@ def _manager(tmp_path: Path, files: BrokenDisk | None = None) -> LogManager:
 
 def _filled(tmp_path: Path) -> None:
     manager = _manager(tmp_path)
-    manager.load()
+    load_logs(manager)
     for partition in (A, B):
         fill(manager.get_or_create(partition), 3)
     manager.shutdown()
@@ -36,9 +37,9 @@ def test_a_directory_that_fails_at_the_start_is_left_out(
     files = BrokenDisk()
     manager = _manager(tmp_path, files)
     told: list[str] = []
-    manager.directory_listener = lambda path, partitions: told.append(f"{path} {len(partitions)}")
+    manager.set_directory_listener(lambda path, partitions: told.append(f"{path} {len(partitions)}"))
     files.broken = f"{tmp_path}/{where}"
-    manager.load()
+    load_logs(manager)
     assert [log.topic_partition for log in manager.all_logs()] == [B]
     manager.storage.clock.advance(0)  # type: ignore[attr-defined]  # a ManualClock
     assert told == [f"{tmp_path}/a 0"]
@@ -56,7 +57,7 @@ def test_a_start_fails_if_all_directories_fail(tmp_path: Path) -> None:
     manager.lock()
     files.broken = str(tmp_path)
     with pytest.raises(LogDirectoryError, match=r"a can't be used .* Input/output error.*b can't be used"):
-        manager.load()
+        load_logs(manager)
 
 
 def test_a_start_that_is_refused_leaves_the_marks_of_a_clean_stop(tmp_path: Path) -> None:
@@ -64,12 +65,12 @@ def test_a_start_that_is_refused_leaves_the_marks_of_a_clean_stop(tmp_path: Path
     (tmp_path / "b" / "t-0").mkdir()
     manager = _manager(tmp_path)
     with pytest.raises(LogDirectoryError, match=f"t-0 is in two data directories; remove one of {tmp_path}/a/t-0"):
-        manager.load()
+        load_logs(manager)
     crash(manager)
     (tmp_path / "b" / "t-0").rename(tmp_path / "b" / "lost+found")
     manager = _manager(tmp_path)
     with pytest.raises(LogDirectoryError, match=r"lost\+found is not a partition's folder"):
-        manager.load()
+        load_logs(manager)
     assert all((tmp_path / name / ".kafka_cleanshutdown").exists() for name in "ab")
 
 
@@ -81,7 +82,7 @@ def test_an_error_that_is_not_the_disks_stops_the_start(tmp_path: Path, monkeypa
 
     monkeypatch.setattr("kafkapy.storage.log_manager.load_log", refuse)
     with pytest.raises(KafkaStorageError, match="of another world"):
-        _manager(tmp_path).load()
+        load_logs(_manager(tmp_path))
 
 
 def test_a_mark_that_can_not_be_removed_takes_its_directory_offline(tmp_path: Path) -> None:
@@ -95,5 +96,5 @@ def test_a_mark_that_can_not_be_removed_takes_its_directory_offline(tmp_path: Pa
     files = Worn()
     manager = _manager(tmp_path, files)
     files.broken = f"{tmp_path}/a/.kafka_cleanshutdown"
-    manager.load()
+    load_logs(manager)
     assert [log.topic_partition for log in manager.all_logs()] == [B]

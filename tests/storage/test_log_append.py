@@ -8,11 +8,11 @@ import pytest
 from kafkapy.config.log_config import LogConfig
 from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.platform.files import Descriptor, Files
+from kafkapy.platform.flusher import InlineFlusher
 from kafkapy.records.batch import assign, iterate_headers, read_header
 from kafkapy.records.errors import CorruptRecordError, InvalidRecordError, RecordBatchTooLargeError
 from kafkapy.records.record import encode_batch
 from kafkapy.storage.errors import OutOfOrderSequenceError, UnexpectedAppendOffsetError
-from kafkapy.storage.log.flusher import InlineFlusher
 from kafkapy.storage.log.log import TAIL_BATCHES, Log, Storage
 from kafkapy.testing.clock import ManualClock
 from tests.storage.support import START_MS, batch, contents, fill, marker, open_log, produced, reopen

@@ -7,6 +7,7 @@ import pytest
 from kafkapy.config.log_config import LogConfig
 from kafkapy.platform.files import Files
 from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.log_manager_start import load_logs
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
 from tests.storage.support import START_MS, fill, open_log, reopen
@@ -34,7 +35,7 @@ def test_only_the_directory_with_a_failed_disk_is_not_marked_clean(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     manager = LogManager([f"{tmp_path}/a", f"{tmp_path}/b"], LogConfig(), ManualClock(START_MS))
-    manager.load()
+    load_logs(manager)
     for number in range(2):
         fill(manager.get_or_create(TopicPartition("t", number)), 3)
     replace = Files.replace
@@ -53,13 +54,13 @@ def test_only_the_directory_with_a_failed_disk_is_not_marked_clean(
 def test_abandoned_logs_stay_unchanged_and_are_recovered(tmp_path: Path) -> None:
     partition = TopicPartition("t", 0)
     logs = LogManager([str(tmp_path)], LogConfig(), ManualClock())
-    logs.load()
+    load_logs(logs)
     fill(logs.get_or_create(partition), 3)
     before = sorted(path.name for path in tmp_path.rglob("*"))
     logs.abandon()
     assert sorted(path.name for path in tmp_path.rglob("*")) == before
     again = LogManager([str(tmp_path)], LogConfig(), ManualClock())
-    again.load()
+    load_logs(again)
     log = again.get(partition)
     assert log is not None
     assert log.log_end_offset == 3

@@ -10,11 +10,12 @@ import pytest
 from kafkapy.config.log_config import LogConfig
 from kafkapy.platform.errors import KafkaStorageError, LogDirectoryError
 from kafkapy.platform.files import Files
+from kafkapy.platform.flusher import ThreadFlusher
 from kafkapy.records.batch import read_header
-from kafkapy.storage.log.flusher import ThreadFlusher
 from kafkapy.storage.log.log import SEGMENTS_IN_A_STEP, Log, Storage
 from kafkapy.storage.log.producer_state import SNAPSHOTS_IN_A_STEP
-from kafkapy.storage.log_manager import LogManager, load_found, survey
+from kafkapy.storage.log_manager import LogManager, NoCompactor
+from kafkapy.storage.log_manager_start import load_found, load_logs, survey
 from kafkapy.testing.clock import ManualClock
 from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
@@ -22,9 +23,19 @@ from tests.storage.broken_disk import BrokenDisk
 from tests.storage.support import GOLDEN, PARTITION, START_MS, batch, contents, crash, fill, produced
 
 
+class Compacting(NoCompactor):
+    """Tells that one partition, ``busy``, is being compacted."""
+
+    def __init__(self, busy: TopicPartition | None) -> None:
+        self.busy = busy
+
+    def is_compacting(self, partition: TopicPartition) -> bool:
+        return partition == self.busy
+
+
 def _manager(*paths: Path, clock: ManualClock | None = None, config: LogConfig | None = None) -> LogManager:
     manager = LogManager([str(path) for path in paths], config or LogConfig(), clock or ManualClock(START_MS))
-    manager.load()
+    load_logs(manager)
     return manager
 
 
@@ -51,7 +62,7 @@ def test_a_real_data_directory_opens_and_closes_unchanged(tmp_path: Path) -> Non
     before = contents(tmp_path / "data")
     manager = LogManager([f"{tmp_path}/data/"], LogConfig(), ManualClock(1_795_249_600_000))
     assert manager.lock() == (1, "o2tiW_b9QVyBj9RJPsfm6Q")
-    manager.load()
+    load_logs(manager)
     ends = {str(log.topic_partition): (log.log_start_offset, log.log_end_offset) for log in manager.all_logs()}
     assert (ends["seg-0"], ends["segc-0"], ends["rf3-0"]) == ((80, 204), (0, 300), (0, 62))
     manager.shutdown()
@@ -156,7 +167,7 @@ def test_topics_have_their_own_configuration(tmp_path: Path) -> None:
     manager = _manager(tmp_path)
     manager.get_or_create(PARTITION, LogConfig(segment_ms=5))
     manager.shutdown()
-    manager.load(lambda topic: LogConfig(segment_ms=len(topic)))
+    load_logs(manager, lambda topic: LogConfig(segment_ms=len(topic)))
     log = manager.get(PARTITION)
     assert log is not None
     assert log.config.segment_ms == 6
@@ -188,7 +199,7 @@ def test_requests_do_not_wait_for_the_high_watermark_checkpoint(tmp_path: Path) 
         manager = LogManager(
             [str(tmp_path)], LogConfig(), ManualClock(START_MS), storage=Storage(ManualClock(START_MS), flusher=flusher)
         )
-        manager.load()
+        load_logs(manager)
         fill(manager.get_or_create(PARTITION), 3)
         threads: list[bool] = []
         gate = threading.Event()
@@ -221,7 +232,7 @@ def _two_directories(tmp_path: Path) -> tuple[LogManager, BrokenDisk, ManualCloc
     clock, files = ManualClock(START_MS), BrokenDisk()
     paths = [f"{tmp_path}/a", f"{tmp_path}/b"]
     manager = LogManager(paths, LogConfig(segment_bytes=400), clock, storage=Storage(clock, files))
-    manager.load()
+    load_logs(manager)
     return manager, files, clock
 
 
@@ -232,7 +243,7 @@ def test_a_disk_that_breaks_takes_its_directory_offline_and_no_other(
     first, second, third = (TopicPartition("t", number) for number in range(3))
     logs = [manager.get_or_create(partition) for partition in (first, second, third)]
     told: list[tuple[str, list[TopicPartition]]] = []
-    manager.directory_listener = lambda path, partitions: told.append((path, list(partitions)))
+    manager.set_directory_listener(lambda path, partitions: told.append((path, list(partitions))))
     files.broken = f"{tmp_path}/a"
     for _ in range(2):
         with pytest.raises(KafkaStorageError, match="t-0 can't be written"):
@@ -333,7 +344,7 @@ def test_a_folder_that_can_not_be_removed_is_removed_at_the_next_start(
 def test_retention_visits_every_log_but_those_that_are_being_cleaned(tmp_path: Path) -> None:
     clock, files = ManualClock(START_MS), BrokenDisk()
     manager = LogManager([str(tmp_path)], LogConfig(retention_ms=1000), clock, storage=Storage(clock, files))
-    manager.load()
+    load_logs(manager)
     partitions = [TopicPartition("orders", index) for index in range(3)]
     for partition in partitions:
         log = manager.get_or_create(partition)
@@ -341,12 +352,13 @@ def test_retention_visits_every_log_but_those_that_are_being_cleaned(tmp_path: P
         log.update_high_watermark(1)
     files.number, files.broken = errno.ENOSPC, f"{tmp_path}/orders-0"
     clock.advance(2000)
-    manager.being_cleaned.add(partitions[1])
+    compactor = Compacting(partitions[1])
+    manager.set_compactor(compactor)
     finish(manager.enforce_retention())
     starts = [log.log_start_offset for partition in partitions if (log := manager.get(partition))]
     assert starts == [0, 0, 1]
     files.broken = "nothing"
-    manager.being_cleaned.clear()
+    compactor.busy = None
     manager.delete(partitions[2])
     finish(manager.enforce_retention())
     clock.advance(60_000)
@@ -359,7 +371,7 @@ def test_compacted_logs_are_left_to_the_cleaner(tmp_path: Path) -> None:
     """Apache Kafka's cleaner deletes their old segments; without it (log.cleaner.enable=false) they stay."""
     clock = ManualClock(START_MS)
     manager = LogManager([str(tmp_path)], LogConfig(retention_ms=1000), clock)
-    manager.load()
+    load_logs(manager)
     config = LogConfig(retention_ms=1000, cleanup_policy=("compact", "delete"))
     log = manager.get_or_create(PARTITION, config)
     fill(log, 3)
@@ -371,7 +383,7 @@ def test_compacted_logs_are_left_to_the_cleaner(tmp_path: Path) -> None:
 def test_logs_that_are_deleted_during_retention_are_left_out(tmp_path: Path) -> None:
     clock = ManualClock(START_MS)
     manager = LogManager([str(tmp_path)], LogConfig(retention_ms=1000), clock)
-    manager.load()
+    load_logs(manager)
     first, second, third = (manager.get_or_create(TopicPartition("orders", index)) for index in range(3))
     for log in (first, second, third):
         fill(log, 1)
@@ -387,7 +399,7 @@ def test_logs_that_are_deleted_during_retention_are_left_out(tmp_path: Path) -> 
 def test_a_deleted_log_leaves_memory_without_a_garbage_collection(tmp_path: Path) -> None:
     clock = ManualClock()
     manager = LogManager([str(tmp_path)], LogConfig(file_delete_delay_ms=1000), clock)
-    manager.load()
+    load_logs(manager)
     gc.collect()
     gc.disable()
     try:
@@ -432,7 +444,7 @@ def test_an_event_between_two_steps_of_retention_ends_it(tmp_path: Path, event: 
         manager.disk_failed(log.directory, OSError(errno.EIO, "Input/output error"))
         manager.get_or_create(PARTITION)
     elif event == "cleaned":
-        manager.being_cleaned.add(PARTITION)
+        manager.set_compactor(Compacting(PARTITION))
     elif event == "moved":
         manager._futures[PARTITION] = other
     else:

@@ -4,11 +4,12 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.log_config import LogConfig
-from kafkapy.storage.log.log import Log, Storage, segment_ms, waited_ms
+from kafkapy.storage.log.log import Log, Storage
+from kafkapy.storage.log.roll import rolling_ms, waited_ms
 from kafkapy.storage.log.segment import AppendedRange
 from kafkapy.testing.clock import ManualClock
 from tests.simulation.disk import Fault, SimulatedDisk
-from tests.storage.support import START_MS, batch, contents, fill, open_log, produced, reopen
+from tests.storage.support import START_MS, Failures, batch, contents, fill, open_log, produced, reopen
 
 
 def _clock(log: Log) -> ManualClock:
@@ -79,7 +80,7 @@ def test_a_first_batch_that_a_recovery_has_cut_off_does_not_count(tmp_path: Path
     ],
 )
 def test_compacted_topics_roll_in_time_for_their_lag(config: LogConfig, expected: int) -> None:
-    assert segment_ms(config) == expected
+    assert rolling_ms(config) == expected
 
 
 def test_when_an_offset_does_not_fit(tmp_path: Path) -> None:
@@ -149,7 +150,7 @@ def test_an_unused_segment_that_can_not_be_removed_takes_the_directory_offline(
     """Otherwise a start would take it for the log's end, and hide records that were written after the failure."""
     failures: list[tuple[str, int | None]] = []
     disk = SimulatedDisk(str(tmp_path))
-    storage = Storage(ManualClock(START_MS), disk, disk_failed=lambda path, error: failures.append((path, error.errno)))
+    storage = Storage(ManualClock(START_MS), disk, owner=Failures(failures))
     log = open_log(tmp_path, storage=storage)
     log.append_as_leader(produced(0), 0)
     # The third of its files can't be made: then the first two have to go.

@@ -9,13 +9,14 @@ import pytest
 
 from kafkapy.config.log_config import LogConfig
 from kafkapy.platform.files import Files
+from kafkapy.platform.flusher import InlineFlusher
+from kafkapy.storage.checkpoints import Checkpointed
 from kafkapy.storage.data_directory import DataDirectory
 from kafkapy.storage.errors import ForeignDirectoryError
-from kafkapy.storage.log.flusher import InlineFlusher
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.log_manager_start import load_logs
 from kafkapy.storage.recovery.listing import list_partition
-from kafkapy.storage.recovery.recovery import Checkpointed
 from kafkapy.testing.clock import ManualClock
 from kafkapy.turns import finish
 from tests.storage.support import PARTITION, START_MS, batch, crash, fill, open_log, produced, reopen
@@ -248,7 +249,7 @@ def test_a_partition_without_its_folder_is_named(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, stop: Callable[[LogManager], None]
 ) -> None:
     manager = _manager(tmp_path)
-    manager.load()
+    load_logs(manager)
     log = manager.get_or_create(PARTITION)
     fill(log, 3)
     log.append_as_leader(produced(0), 0)
@@ -257,7 +258,7 @@ def test_a_partition_without_its_folder_is_named(
     stop(manager)
     shutil.rmtree(log.directory)
     again = _manager(tmp_path)
-    again.load()
+    load_logs(again)
     unless = ", unless its topic was deleted before the stop" if stop is crash else ""
     assert _errors(caplog) == [f"{log.directory} is missing: its records up to offset 4 are lost{unless}"]
     again.shutdown()

@@ -11,10 +11,11 @@ from kafkapy.config.log_config import LogConfig
 from kafkapy.platform.errors import LogDirectoryError
 from kafkapy.platform.worker import JobCancelledError
 from kafkapy.platform.worker_pool import Job, JobFailedError, WorkerDiedError, WorkerPool
+from kafkapy.storage import parallel_recovery
 from kafkapy.storage.log.log import Storage
 from kafkapy.storage.log_manager import LogManager
-from kafkapy.storage.recovery import parallel_recovery
-from kafkapy.storage.recovery.parallel_recovery import Progress, default_processes
+from kafkapy.storage.log_manager_start import load_logs
+from kafkapy.storage.parallel_recovery import Progress, default_processes
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
 from tests.storage.broken_disk import BrokenDisk
@@ -32,7 +33,7 @@ def _manager(path: Path, *, files: BrokenDisk | None = None) -> LogManager:
 def _crashed(path: Path) -> None:
     """Four logs after an unclean stop, one of them damaged in its second segment."""
     manager = _manager(path)
-    manager.load()
+    load_logs(manager)
     for number, partition in enumerate(PARTITIONS):
         log = manager.get_or_create(partition)
         fill(log, 40 + number)
@@ -75,7 +76,7 @@ def test_workers_leave_the_files_that_the_broker_would(tmp_path: Path, caplog: p
     for name in "ab":
         _crashed(tmp_path / name)
     alone, helped = _manager(tmp_path / "a"), _manager(tmp_path / "b")
-    alone.load()
+    load_logs(alone)
     reports: list[Progress] = []
     with caplog.at_level(logging.INFO):
         _load(helped, reports)

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.log_config import LogConfig
+from kafkapy.storage.checkpoints import Checkpointed
 from kafkapy.storage.log.log import Log, Storage
 from kafkapy.storage.log.transaction_index import AbortedTransaction
-from kafkapy.storage.recovery.recovery import Checkpointed
 from kafkapy.testing.clock import ManualClock
 from tests.simulation.disk import Crashed, SimulatedDisk
 from tests.simulation.durable import Survival

@@ -7,12 +7,13 @@ from kafkapy.platform.disk_errors import as_storage_error
 from kafkapy.platform.files import Files
 from kafkapy.records.batch import read_header
 from kafkapy.records.record import Record, encode_legacy
+from kafkapy.storage.checkpoints import Checkpointed
 from kafkapy.storage.errors import OutOfOrderSequenceError, UnrecalledBatchError
 from kafkapy.storage.log.log import Log, Storage
 from kafkapy.storage.log.producer_state import PRODUCERS_IN_A_STEP
 from kafkapy.storage.log.recall import SIZES_IN_A_STEP
 from kafkapy.storage.log_manager import LogManager
-from kafkapy.storage.recovery.recovery import Checkpointed
+from kafkapy.storage.log_manager_start import load_logs
 from kafkapy.testing.clock import ManualClock
 from kafkapy.turns import Steps, finish
 from tests.storage.support import PARTITION, START_MS, append, batch, marker, open_log, produced, reopen
@@ -324,7 +325,7 @@ def test_a_log_that_is_deleted_during_a_search_is_no_broken_disk(tmp_path: Path)
     clock = ManualClock(START_MS)
     for _ in range(2):
         logs = LogManager([str(tmp_path)], ONE_EACH, clock, storage=Storage(clock))
-        logs.load()
+        load_logs(logs)
         log = logs.get_or_create(PARTITION)
         if not log.log_end_offset:
             for sequence in range(10):

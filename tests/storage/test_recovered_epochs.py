@@ -5,8 +5,9 @@ import pytest
 
 from kafkapy.platform.files import Files
 from kafkapy.records.batch import read_header
+from kafkapy.storage.checkpoints import Checkpointed
 from kafkapy.storage.log.leader_epochs import EpochEntry, LeaderEpochs
-from kafkapy.storage.recovery.recovery import Checkpointed, RecoveredEpochs
+from kafkapy.storage.recovery.recovery import RecoveredEpochs
 from tests.storage.support import batch, open_log
 
 Entries = list[tuple[int, int]]

@@ -7,10 +7,11 @@ from kafkapy.config.log_config import LogConfig
 from kafkapy.platform.files import Files
 from kafkapy.records.batch import read_header
 from kafkapy.records.record import Record, encode_batch, encode_legacy, read_records
+from kafkapy.storage.checkpoints import Checkpointed
 from kafkapy.storage.errors import OutOfOrderSequenceError
 from kafkapy.storage.log.leader_epochs import EpochEntry
 from kafkapy.storage.log.log import Log, Storage
-from kafkapy.storage.recovery.recovery import Checkpointed, RecoveredEpochs, load, recover_segment
+from kafkapy.storage.recovery.recovery import RecoveredEpochs, load, recover_segment
 from kafkapy.testing.clock import ManualClock
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.durable import Survival

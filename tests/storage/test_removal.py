@@ -7,8 +7,8 @@ from kafkapy.config.log_config import LogConfig
 from kafkapy.platform import portable
 from kafkapy.platform.descriptors import FileSlice
 from kafkapy.platform.files import UNCACHED_SIZE, Files, files_removal, folder_removal
+from kafkapy.platform.flusher import InlineFlusher
 from kafkapy.records.batch import read_header
-from kafkapy.storage.log.flusher import InlineFlusher
 from kafkapy.storage.log.log import SEGMENTS_IN_A_STEP, Storage
 from kafkapy.testing.clock import ManualClock
 from tests.storage.support import batch, fill, open_log

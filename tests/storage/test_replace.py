@@ -9,9 +9,10 @@ import pytest
 from kafkapy.config.log_config import LogConfig
 from kafkapy.platform.files import Files
 from kafkapy.records.batch import read_header
+from kafkapy.storage.checkpoints import Checkpointed
 from kafkapy.storage.log.log import Log, Storage
 from kafkapy.storage.log.segment import AppendedRange, Segment
-from kafkapy.storage.recovery.recovery import Checkpointed, load
+from kafkapy.storage.recovery.recovery import load
 from kafkapy.storage.recovery.replace import CLEANED_SUFFIX, Replacement, finish_interrupted
 from kafkapy.testing.clock import ManualClock
 from tests.storage.slow_flusher import SlowFlusher

@@ -5,9 +5,9 @@ import pytest
 from kafkapy.config.log_config import LogConfig
 from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.records.batch import iterate_headers
+from kafkapy.storage.log import salvage
 from kafkapy.storage.log.log import Log
-from kafkapy.storage.recovery import salvage
-from kafkapy.storage.recovery.salvage import Damage
+from kafkapy.storage.log.salvage import Damage
 from kafkapy.turns import Steps
 from tests.storage.support import batch, fill, open_log
 

@@ -9,7 +9,9 @@ from kafkapy.config.log_config import LogConfig
 from kafkapy.platform.errors import LogDirectoryError
 from kafkapy.platform.files import Files
 from kafkapy.storage.log.log import Log, Storage
-from kafkapy.storage.log_manager import LogManager, lower_checkpoints
+from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.log_manager_start import load_logs
+from kafkapy.storage.lowered_checkpoints import lower_checkpoints
 from kafkapy.testing.clock import ManualClock
 from kafkapy.turns import finish
 from tests.simulation.disk import SimulatedDisk
@@ -31,7 +33,7 @@ def _start(disk: SimulatedDisk, tmp_path: Path, before: LogManager | None = None
         before.directories.unlock()
     clock = ManualClock(START_MS)
     logs = LogManager([f"{tmp_path}/data"], LogConfig(), clock, storage=Storage(clock, disk))
-    logs.load()
+    load_logs(logs)
     return logs, logs.get_or_create(PARTITION)
 
 
@@ -98,7 +100,7 @@ def test_a_marker_of_a_clean_stop_does_not_come_back(disk: SimulatedDisk, tmp_pa
 
 def test_a_log_without_a_manager_has_no_checkpoints(tmp_path: Path) -> None:
     log = Log(PARTITION, str(tmp_path / "orders-0"), LogConfig(), Storage(ManualClock(START_MS)))
-    log.storage.offsets_fall(log)
+    log.storage.owner.offsets_fall(log)
     assert not tmp_path.joinpath("orders-0").exists()
 
 
@@ -115,7 +117,7 @@ def test_the_first_flush_brings_the_folders_names_to_the_disk(disk: SimulatedDis
 def test_a_truncation_while_the_thread_writes_a_checkpoint(tmp_path: Path) -> None:
     clock, flusher = ManualClock(START_MS), SlowFlusher()
     logs = LogManager([str(tmp_path)], LogConfig(), clock, storage=Storage(clock, flusher=flusher))
-    logs.load()
+    load_logs(logs)
     log = logs.get_or_create(PARTITION)
     fill(log, 80)
     log.flush()
@@ -130,7 +132,7 @@ def test_a_truncation_while_the_thread_writes_a_checkpoint(tmp_path: Path) -> No
 
 def test_a_log_of_no_data_directory_has_no_checkpoint(tmp_path: Path) -> None:
     manager = LogManager([str(tmp_path / "data")], LogConfig(), ManualClock(START_MS))
-    manager.load()
+    load_logs(manager)
     lower_checkpoints(manager, open_log(tmp_path))
     assert [path.name for path in (tmp_path / "data").iterdir()] == [".lock"]
     manager.shutdown()
@@ -152,7 +154,7 @@ class _RefusedCheckpoint(Files):
 def _start_with_gap(tmp_path: Path, flush: str, refusal: int = 0) -> tuple[LogManager, Log]:
     clock, config = ManualClock(START_MS), LogConfig(segment_bytes=2000, kafkapy_flush=flush)
     logs = LogManager([f"{tmp_path}/data"], config, clock, storage=Storage(clock, _RefusedCheckpoint(refusal)))
-    logs.load()
+    load_logs(logs)
     return logs, logs.get_or_create(PARTITION)
 
 

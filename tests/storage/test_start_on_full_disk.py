@@ -14,11 +14,13 @@ from kafkapy.platform.errors import KafkaStorageError, LogDirectoryError
 from kafkapy.platform.files import Files
 from kafkapy.records.record import read_records
 from kafkapy.storage.log.log import Log, Storage
-from kafkapy.storage.log_manager import LogManager, lower_checkpoints
+from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.log_manager_start import load_logs
+from kafkapy.storage.lowered_checkpoints import lower_checkpoints
 from kafkapy.testing.clock import ManualClock
 from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
-from tests.storage.support import PARTITION, START_MS, marker, produced
+from tests.storage.support import PARTITION, START_MS, batch, marker, produced
 
 CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=0)
 COUNT = 40
@@ -55,7 +57,7 @@ class FullDisk(Files):
 def start(directory: Path, files: Files | None = None, config: LogConfig = CONFIG) -> tuple[LogManager, Log]:
     clock = ManualClock(START_MS)
     logs = LogManager([str(directory)], config, clock, storage=Storage(clock, files or Files()))
-    logs.load()
+    load_logs(logs)
     return logs, logs.get_or_create(PARTITION, is_new=False)
 
 
@@ -223,9 +225,13 @@ def test_a_folder_without_segments_keeps_its_offset_over_a_clean_stop(tmp_path: 
 def test_a_new_log_is_refused(tmp_path: Path) -> None:
     files = FullDisk()
     logs, _ = start(tmp_path, files)
+    new = TopicPartition("new", 0)
     files.fail_at = 1
-    with pytest.raises(KafkaStorageError, match="can't be opened"):
-        logs.get_or_create(TopicPartition("new", 0))
+    for _ in range(2):  # the second time its folder is there
+        with pytest.raises(KafkaStorageError, match="can't be opened"):
+            logs.get_or_create(new)
+    files.fail_at = 10**9
+    assert logs.get_or_create(new).append_as_leader(batch(), 0).first_offset == 0
 
 
 def test_bytes_that_can_not_be_written_again_are_written_later(tmp_path: Path) -> None:
@@ -293,7 +299,7 @@ def test_a_worker_process_does_not_keep_writes_in_memory(tmp_path: Path) -> None
     storage = Storage(clock, FullDisk(1), puts_off=False)
     logs = LogManager([str(tmp_path)], CONFIG, clock, storage=storage)
     with pytest.raises(LogDirectoryError, match="No space left"):
-        logs.load()
+        load_logs(logs)
 
 
 def test_recovery_points_that_a_broken_disk_refuses_are_not_removed(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from kafkapy.protocol.messages.alter_partition import (
     ResponsePartitionData,
     ResponseTopicData,
 )
-from kafkapy.turns import pause
+from kafkapy.turns import OneByOne
 from kafkapy.types import NO_EPOCH, TopicPartition
 
 if TYPE_CHECKING:
@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 async def handle(context: "RequestContext", request: AlterPartitionRequest) -> AlterPartitionResponse:
     """Hand the proposals to the controller and translate what became of them."""
     proposals: dict[TopicPartition, LeaderIsr] = {}
-    for topic in request.topics:
-        for asked in topic.partitions:
-            await pause()
+    async for topic in OneByOne(request.topics):
+        async for asked in OneByOne(topic.partitions):
             proposals[TopicPartition(topic.topic_name, asked.partition_index)] = LeaderIsr(
                 request.broker_id, asked.leader_epoch, tuple(asked.new_isr), NO_EPOCH, asked.partition_epoch
             )
@@ -38,8 +37,7 @@ async def handle(context: "RequestContext", request: AlterPartitionRequest) -> A
     except BrokerError as refused:
         return AlterPartitionResponse(error_code=refused.error_code)
     topics: dict[str, ResponseTopicData] = {}
-    for (name, index), answer in answers.items():
-        await pause()
+    async for (name, index), answer in OneByOne(answers.items()):
         topics.setdefault(name, ResponseTopicData(name)).partitions.append(_answer(index, answer))
     return AlterPartitionResponse(topics=list(topics.values()))
 

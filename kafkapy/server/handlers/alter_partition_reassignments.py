@@ -19,7 +19,7 @@ from kafkapy.protocol.messages.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
-from kafkapy.turns import pause
+from kafkapy.turns import OneByOne
 from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -32,9 +32,8 @@ async def handle(
     """Let the controller begin the moves, and list what became of each partition."""
     services = context.services
     targets: dict[TopicPartition, list[int] | None] = {}
-    for topic in request.topics:
-        for listed in topic.partitions:
-            await pause()
+    async for topic in OneByOne(request.topics):
+        async for listed in OneByOne(topic.partitions):
             targets[TopicPartition(topic.name, listed.partition_index)] = listed.replicas
     try:
         move = services.controller.ask("a reassignment", lambda active: active.reassignments.alter(targets))
@@ -46,8 +45,7 @@ async def handle(
 
 async def _response(answers: dict[TopicPartition, BrokerError | None]) -> AlterPartitionReassignmentsResponse:
     topics: dict[str, ReassignableTopicResponse] = {}
-    for (name, index), error in answers.items():
-        await pause()
+    async for (name, index), error in OneByOne(answers.items()):
         result = ReassignablePartitionResponse(index, 0, None)
         if error is not None:
             result = ReassignablePartitionResponse(index, error.error_code, str(error) or None)

@@ -16,7 +16,7 @@ from kafkapy.protocol.messages.create_partitions import (
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
-from kafkapy.turns import pause
+from kafkapy.turns import OneByOne
 
 if TYPE_CHECKING:
     from kafkapy.server.dispatch.context import RequestContext
@@ -26,16 +26,14 @@ async def handle(context: "RequestContext", request: CreatePartitionsRequest) ->
     """Pass the topics to ``TopicAdmin`` and translate its results."""
     services = context.services
     topics = []
-    for topic in request.topics:
-        await pause()
+    async for topic in OneByOne(request.topics):
         assigned = None if topic.assignments is None else [each.broker_ids for each in topic.assignments]
         topics.append(MorePartitions(topic.name, topic.count, assigned))
     results = await services.topic_admin.create_partitions(
         topics, request.timeout_ms, validate_only=request.validate_only
     )
     response = CreatePartitionsResponse(results=[])
-    for result in results:
-        await pause()
+    async for result in OneByOne(results):
         code = 0 if result.error is None else result.error.error_code
         text = str(result.error or "") or None
         response.results.append(CreatePartitionsTopicResult(name=result.name, error_code=code, error_message=text))

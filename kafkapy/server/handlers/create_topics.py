@@ -22,7 +22,7 @@ from kafkapy.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from kafkapy.turns import pause
+from kafkapy.turns import OneByOne
 
 if TYPE_CHECKING:
     from kafkapy.config.broker_config import BrokerConfig
@@ -32,16 +32,11 @@ if TYPE_CHECKING:
 async def handle(context: "RequestContext", request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Pass the topics to ``TopicAdmin`` and translate its results."""
     services = context.services
-    topics = []
-    for topic in request.topics:
-        await pause()
-        topics.append(await _new_topic(topic))
+    topics = [await _new_topic(topic) async for topic in OneByOne(request.topics)]
     results = await services.topic_admin.create_topics(topics, request.timeout_ms, validate_only=request.validate_only)
-    describe = _TopicDescriber(services.config) if context.header.api_version >= 5 else None
     answers = {}
-    for result in results:
-        await pause()
-        answers[result.name] = _answer(result, describe)
+    async for result in OneByOne(results):
+        answers[result.name] = _answer(result, services.config, context.header.api_version)
         if result.error is not None:
             context.log_refusal(f"the creation of topic {result.name!r}", result.error)
             if isinstance(result.error, PolicyViolationError):
@@ -51,8 +46,7 @@ async def handle(context: "RequestContext", request: CreateTopicsRequest) -> Cre
 
 async def _new_topic(topic: CreatableTopic) -> NewTopic:
     assignments = {}
-    for assigned in topic.assignments:
-        await pause()
+    async for assigned in OneByOne(topic.assignments):
         assignments[assigned.partition_index] = assigned.broker_ids
     return NewTopic(
         topic.name,
@@ -63,41 +57,35 @@ async def _new_topic(topic: CreatableTopic) -> NewTopic:
     )
 
 
-class _TopicDescriber:
-    """Describes the configuration of new topics; topics with the same overrides share a description."""
-
-    def __init__(self, config: "BrokerConfig") -> None:
-        self._config = config
-        self._known: dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]] = {}
-
-    def __call__(self, overrides: Mapping[str, str]) -> list[CreatableTopicConfigs]:
-        key = tuple(overrides.items())
-        found = self._known.get(key)
-        if found is None:
-            entries = {entry.name: entry for entry in describe_topic(self._config, overrides)}
-            found = self._known[key] = [
-                CreatableTopicConfigs(
-                    name=name,
-                    value=entries[name].value,
-                    read_only=entries[name].read_only,
-                    config_source=entries[name].source,
-                    is_sensitive=entries[name].sensitive,
-                )
-                for name in in_java_order(entries)
-            ]
-        return found
+def _configs(config: "BrokerConfig", overrides: Mapping[str, str]) -> list[CreatableTopicConfigs]:
+    """Describe the configuration of a new topic; topics with the same overrides share a description."""
+    described = describe_topic(config, overrides)
+    found: list[CreatableTopicConfigs] | None = described.derived.get(CreatableTopicConfigs)
+    if found is None:
+        entries = {entry.name: entry for entry in described}
+        found = described.derived[CreatableTopicConfigs] = [
+            CreatableTopicConfigs(
+                name=name,
+                value=entries[name].value,
+                read_only=entries[name].read_only,
+                config_source=entries[name].source,
+                is_sensitive=entries[name].sensitive,
+            )
+            for name in in_java_order(entries)
+        ]
+    return found
 
 
-def _answer(result: TopicResult, describe: _TopicDescriber | None) -> CreatableTopicResult:
+def _answer(result: TopicResult, config: "BrokerConfig", version: int) -> CreatableTopicResult:
     if result.error is not None:
         code, text = result.error.error_code, str(result.error) or None
         return CreatableTopicResult(name=result.name, error_code=code, error_message=text, configs=[])
-    if describe is None:
+    if version < 5:
         return CreatableTopicResult(name=result.name, error_message=None)
     return CreatableTopicResult(
         name=result.name,
         error_message=None,
         num_partitions=result.partitions,
         replication_factor=result.replication_factor,
-        configs=describe(result.configs),
+        configs=_configs(config, result.configs),
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kafkapy.controller.topics import TopicResult
 from kafkapy.metadata.errors import InvalidRequestError, TopicDeletionDisabledError
 from kafkapy.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
-from kafkapy.turns import pause
+from kafkapy.turns import OneByOne
 
 if TYPE_CHECKING:
     from kafkapy.server.dispatch.context import RequestContext
@@ -22,8 +22,7 @@ async def handle(context: "RequestContext", request: DeleteTopicsRequest) -> Del
     results = await context.services.topic_admin.delete_topics(names, request.timeout_ms)
     version = context.header.api_version
     answers = {}
-    for result in results:
-        await pause()
+    async for result in OneByOne(results):
         answers[result.name] = _answer(result, version)
     return DeleteTopicsResponse(responses=[answers[name] for name in request.topic_names])
 

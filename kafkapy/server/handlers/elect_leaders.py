@@ -21,7 +21,7 @@ from kafkapy.protocol.messages.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
 )
-from kafkapy.turns import pause, pieces
+from kafkapy.turns import OneByOne, pieces
 from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -65,13 +65,11 @@ async def handle(context: "RequestContext", request: ElectLeadersRequest) -> Ele
 async def _asked(image: MetadataImage, request: ElectLeadersRequest) -> list[TopicPartition]:
     asked: dict[TopicPartition, None] = {}
     if request.topic_partitions is None:
-        for topic, found in image.topics.items():
-            await pause()
+        async for topic, found in OneByOne(image.topics.items()):
             asked.update(dict.fromkeys(TopicPartition(topic, index) for index in found.partitions))
     else:
-        for listed in request.topic_partitions:
-            for index in listed.partitions:
-                await pause()
+        async for listed in OneByOne(request.topic_partitions):
+            async for index in OneByOne(listed.partitions):
                 asked[TopicPartition(listed.topic, index)] = None
     return list(asked)
 
@@ -80,11 +78,10 @@ async def _refused(request: ElectLeadersRequest) -> ElectLeadersResponse:
     """Refuse all partitions as they are listed, also if one is listed several times."""
     code = ErrorCode.UNKNOWN_SERVER_ERROR
     response = ElectLeadersResponse(error_code=code)
-    for listed in request.topic_partitions or ():
+    async for listed in OneByOne(request.topic_partitions or ()):
         result = ReplicaElectionResult(listed.topic)
         response.replica_election_results.append(result)
-        for piece in pieces(listed.partitions):
-            await pause()
+        async for piece in OneByOne(pieces(listed.partitions)):
             result.partition_result += [PartitionResult(index, code, None) for index in piece]
     return response
 
@@ -100,8 +97,7 @@ def _pending(image: MetadataImage, elected: dict[TopicPartition, int]) -> list[T
 
 async def _response(answers: Answers) -> ElectLeadersResponse:
     topics: dict[str, ReplicaElectionResult] = {}
-    for (name, index), answer in answers.items():
-        await pause()
+    async for (name, index), answer in OneByOne(answers.items()):
         result = PartitionResult(index, 0, None)
         if isinstance(answer, BrokerError):
             result = PartitionResult(index, answer.error_code, str(answer) or None)

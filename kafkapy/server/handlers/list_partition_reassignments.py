@@ -15,7 +15,7 @@ from kafkapy.protocol.messages.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
-from kafkapy.turns import pause
+from kafkapy.turns import OneByOne
 from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -36,8 +36,7 @@ async def handle(
     except NotControllerError as error:
         return ListPartitionReassignmentsResponse(error_code=error.error_code, error_message=str(error))
     topics: dict[str, OngoingTopicReassignment] = {}
-    for (name, index), assignment in found.items():
-        await pause()
+    async for (name, index), assignment in OneByOne(found.items()):
         move = OngoingPartitionReassignment(
             index, list(assignment.replicas), list(assignment.adding), list(assignment.removing)
         )
@@ -49,8 +48,7 @@ async def _asked(request: ListPartitionReassignmentsRequest) -> list[TopicPartit
     if request.topics is None:
         return None
     asked: dict[TopicPartition, None] = {}
-    for topic in request.topics:
-        for index in topic.partition_indexes:
-            await pause()
+    async for topic in OneByOne(request.topics):
+        async for index in OneByOne(topic.partition_indexes):
             asked[TopicPartition(topic.name, index)] = None
     return list(asked)

@@ -29,7 +29,7 @@ from kafkapy.protocol.messages.metadata import (
 )
 from kafkapy.server.dispatch.forms import REPEATED
 from kafkapy.server.handlers.shared.authorized_operations import cluster_operations, topic_operations
-from kafkapy.turns import Steps, in_turns, pause
+from kafkapy.turns import OneByOne, Steps, in_turns
 from kafkapy.types import NO_LEADER
 
 if TYPE_CHECKING:
@@ -95,8 +95,7 @@ async def _create_and_answer(
     metrics = context.services.metrics
     outcomes = await context.services.topic_admin.create_automatically(missing)
     codes = {}
-    for name, error in outcomes.items():
-        await pause()
+    async for name, error in OneByOne(outcomes.items()):
         codes[name] = _outcome_code(error)
         if isinstance(error, PolicyViolationError):
             metrics.topics_refused_by_replica_limit += 1

@@ -46,6 +46,7 @@ from kafkapy.network.peer import BrokerChannel, LocalChannel
 from kafkapy.network.session import Session
 from kafkapy.platform.errors import KafkaStorageError, LogDirectoryError
 from kafkapy.platform.files import Files
+from kafkapy.platform.flusher import ThreadFlusher
 from kafkapy.records.record import MAX_DECOMPRESSED_SIZE
 from kafkapy.replication.fetch_sessions import FetchSessionCache
 from kafkapy.replication.replica_manager import IsrWriter, ReplicaManager
@@ -65,10 +66,9 @@ from kafkapy.server.lifecycle.recovery_progress import RecoveryProgress
 from kafkapy.server.lifecycle.upkeep import Upkeep, keep_logs, keep_replicas, report_limits
 from kafkapy.storage.compaction.cleaner import LogCleaner
 from kafkapy.storage.data_directory import MetaProperties
-from kafkapy.storage.log.flusher import ThreadFlusher
 from kafkapy.storage.log.log import Storage
 from kafkapy.storage.log_manager import LogManager
-from kafkapy.storage.recovery.parallel_recovery import default_processes, load_in_parallel
+from kafkapy.storage.parallel_recovery import default_processes, load_in_parallel
 from kafkapy.turns import at_once_or_in_turns
 from kafkapy.types import NO_BROKER_ID
 
@@ -210,7 +210,7 @@ class BrokerServer:
         replicas = self._replica_manager(node, logs, configs)
         self._replicate(node, replicas, logs, store, requests)
         failures = DirectoryFailures(logs, replicas, store, self.clock, self.broken.set)
-        logs.directory_listener = failures.directory_failed
+        logs.set_directory_listener(failures.directory_failed)
         soon = asyncio.get_running_loop().call_soon
         background = Background(at_once_or_in_turns, soon, metrics.coordinators)
         groups = GroupCoordinator(self.config, self.clock, replicas, node.cache, background)

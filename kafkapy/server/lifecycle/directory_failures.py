@@ -46,7 +46,7 @@ class DirectoryFailures:
         self._notifications: set[asyncio.Task[None]] = set()
 
     def directory_failed(self, _path: str, partitions: Sequence[TopicPartition]) -> None:
-        """See ``LogManager.directory_listener``."""
+        """See ``log_manager.DirectoryListener``."""
         self._replicas.take_offline(partitions)
         if not self._logs.directories.online:
             self._all_failed()

@@ -59,6 +59,7 @@ class MetadataNode:
     ) -> None:
         broker_id = config.broker_id
         self._config = config
+        self._inter_broker_listener = inter_broker_listener(config)
         self._clock = clock
         self._store = store
         self._random = random or SystemRandom()
@@ -121,8 +122,9 @@ class MetadataNode:
         broker = self.cache.image.brokers.get(broker_id)
         if broker is None:
             return None
+        # Asked for each request to a broker, to see a change of the metadata: only look-ups are here.
         endpoints = broker.endpoints
-        endpoint = endpoints.get(inter_broker_listener(self._config)) or next(iter(endpoints.values()))
+        endpoint = endpoints.get(self._inter_broker_listener) or next(iter(endpoints.values()))
         return endpoint.host, endpoint.port
 
     async def stop(self) -> None:

@@ -5,7 +5,7 @@ import sys
 from typing import TYPE_CHECKING, Final, TextIO
 
 from kafkapy.clock import Clock
-from kafkapy.storage.recovery.parallel_recovery import Progress
+from kafkapy.storage.parallel_recovery import Progress
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar

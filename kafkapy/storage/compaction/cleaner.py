@@ -99,8 +99,7 @@ class LogCleaner:
                 # A log that was deleted and created again, perhaps in another directory, has no clean part.
                 if self._logs.directory_of(partition) == directory.path:
                     self._clean_to[partition] = offset
-        self._logs.storage.about_to_cut = self.about_to_cut
-        self._logs.log_moved = self.log_moved
+        self._logs.set_compactor(self)
         self._config.add_listener(self._config_changed)
         self._open()
 
@@ -133,7 +132,11 @@ class LogCleaner:
             self.settings = settings
             self._open()
 
-    # changes of logs by other code
+    # for the log manager
+
+    def is_compacting(self, partition: TopicPartition) -> bool:
+        """Tell whether the partition's log is being compacted."""
+        return partition in self._runs
 
     def about_to_cut(self, log: Log, offset: int) -> None:
         """Abort the compaction of ``log`` before its records from ``offset`` on, or all, are removed."""
@@ -259,7 +262,6 @@ class LogCleaner:
     def _begin(self, cleanable: Cleanable, pool: Pool) -> None:
         log = cleanable.log
         run = self._runs[log.topic_partition] = CompactionRun(cleanable, self._post, self._ended)
-        self._logs.being_cleaned.add(log.topic_partition)
         run.begin(pool, self._request(cleanable))
 
     def _request(self, cleanable: Cleanable) -> "CompactionRequest":
@@ -301,7 +303,6 @@ class LogCleaner:
     def _ended(self, run: CompactionRun) -> None:
         partition = run.log.topic_partition
         del self._runs[partition]
-        self._logs.being_cleaned.discard(partition)
         if run.end_offset is not None:
             self._clean_to[partition] = run.end_offset
             self._deaths.pop(partition, None)

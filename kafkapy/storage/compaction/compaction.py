@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from kafkapy.clock import SystemClock
 from kafkapy.platform.files import Files
+from kafkapy.platform.flusher import sync_in_parallel
 from kafkapy.platform.patience import Steps
 from kafkapy.platform.worker import JobContext
 from kafkapy.records.batch import (
@@ -41,7 +42,6 @@ from kafkapy.storage.compaction.batch_filter import (
     records_body,
 )
 from kafkapy.storage.compaction.offset_map import OffsetMap
-from kafkapy.storage.log.flusher import sync_in_parallel
 from kafkapy.storage.log.index import IndexCache
 from kafkapy.storage.log.segment import (
     LOG_SUFFIX,

@@ -17,6 +17,7 @@ from kafkapy.storage.errors import MalformedCheckpointError
 from kafkapy.storage.inspection.overlay import Action, RecordingFiles, ShadowFiles
 from kafkapy.storage.log.log import Storage
 from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.log_manager_start import load_logs
 
 logger: Final = logging.getLogger(__name__)
 
@@ -111,7 +112,7 @@ def _run(
                 files.remove(f"{directory}/{CLEAN_SHUTDOWN_NAME}")
                 files.remove(f"{directory}/{RECOVERY_POINT}")
             files.forget()
-        logs.load(config_of)
+        load_logs(logs, config_of)
         for each in logs.directories.online:
             _repair_cleaner_checkpoint(logs, each.path)
         failures = [f"{each.path}: {each.failure}" for each in logs.directories if each.failure is not None]

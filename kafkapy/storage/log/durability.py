@@ -44,10 +44,10 @@ from kafkapy.platform.descriptors import Descriptor
 from kafkapy.platform.disk_errors import DiskListener, LogOnDisk, storage_error, warn_if_slow
 from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.platform.files import Files
+from kafkapy.platform.flusher import Flusher, sync_all
 from kafkapy.records.batch import crc_is_valid
 from kafkapy.records.errors import RecordsError
 from kafkapy.storage.errors import CorruptSnapshotError
-from kafkapy.storage.log.flusher import Flusher, sync_all
 from kafkapy.storage.log.index import OffsetIndex, TimeIndex
 from kafkapy.storage.log.leader_epochs import LeaderEpochs
 from kafkapy.storage.log.log_file import LogFile

@@ -16,15 +16,7 @@ move it, and no other code assigns it:
 append does not change the records. As in Apache Kafka, a full segment is rolled before the producer is checked, so a
 batch that is refused for its producer, or is a duplicate, may begin a segment.
 
-**Roll.** The rules of Apache Kafka 2.7's ``LogSegment.shouldRoll``, in its order. A new segment begins when
-
-- the append would make the segment larger than ``segment.bytes``;
-- its last offset does not fit into 31 bits above the base, or an index is full;
-- its largest timestamp is more than ``segment.ms`` (less the segment's jitter) after that of the segment's first batch;
-  the clock decides where that batch has no timestamp; on a compacted topic ``max.compaction.lag.ms`` counts if it is
-  shorter, since the active segment is never compacted.
-
-An empty segment is rolled only because of its indexes or the offset.
+**Roll.** ``roll`` has the rules by which a new segment begins.
 
 **Delete.** A segment leaves the list at once, its files are renamed to ``.deleted``, and removed after
 ``file.delete.delay.ms``. A reader that found the segment before can go on reading it.
@@ -35,7 +27,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from kafkapy.clock import Clock
 from kafkapy.config.log_config import LogConfig
@@ -43,6 +35,7 @@ from kafkapy.errors import BrokerError
 from kafkapy.platform.disk_errors import as_storage_error, storage_error
 from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.platform.files import Files, FileSlice, files_removal
+from kafkapy.platform.flusher import Flusher, InlineFlusher, sync_all
 from kafkapy.records.batch import (
     CONTROL_BIT,
     CREATE_TIME,
@@ -51,11 +44,10 @@ from kafkapy.records.batch import (
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
     assign,
-    crc_is_valid,
     iterate_headers,
 )
 from kafkapy.records.control import ControlRecord, read_control
-from kafkapy.records.errors import CorruptRecordError, RecordBatchTooLargeError, UnsupportedForMessageFormatError
+from kafkapy.records.errors import CorruptRecordError, UnsupportedForMessageFormatError
 from kafkapy.records.scanner import UsualBatch
 from kafkapy.records.validate import (
     PRODUCER,
@@ -72,25 +64,24 @@ from kafkapy.records.validate import (
 from kafkapy.storage.errors import (
     OffsetOutOfRangeError,
     OutOfOrderSequenceError,
-    UnexpectedAppendOffsetError,
     UnrecalledBatchError,
 )
 from kafkapy.storage.log.durability import Durability
-from kafkapy.storage.log.flusher import Flusher, InlineFlusher, sync_all
 from kafkapy.storage.log.index import IndexCache
 from kafkapy.storage.log.leader_epochs import LEADER_EPOCHS_NAME, LeaderEpochs
 from kafkapy.storage.log.producer_state import MAX_PRODUCERS, ProducedBatch, ProducerState, ignore_eviction
 from kafkapy.storage.log.recall import recall
+from kafkapy.storage.log.replicated import check_replicated
+from kafkapy.storage.log.roll import check_size, must_roll, next_base_offset, rolling_ms
+from kafkapy.storage.log.salvage import Damage, salvage
 from kafkapy.storage.log.segment import (
     DELETED_SUFFIX,
-    MAX_RELATIVE_OFFSET,
     AppendedRange,
     Segment,
     Segments,
     TimestampOffset,
 )
 from kafkapy.storage.log.time_search import find_timestamp
-from kafkapy.storage.recovery.salvage import Damage, salvage
 from kafkapy.turns import Steps
 from kafkapy.types import NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition, maker
 
@@ -141,8 +132,30 @@ _result_of: Final = maker(AppendResult)
 _range_of: Final = maker(AppendedRange)
 
 
-def _ignore(*_: object) -> None:
-    """The default of callbacks, for a log without a data directory, checkpoints and cleaner."""
+class LogOwner(Protocol):
+    """The object that keeps the logs (``LogManager``): called when a disk fails, and before a log loses records."""
+
+    def disk_failed(self, path: str, error: OSError) -> None:
+        """Handle the failure of a disk that can't read or write ``path`` (``disk_errors``)."""
+
+    def offsets_fall(self, log: "Log") -> None:
+        """Lower the checkpoints to the log's recovery point and start, which were lowered; its files are cut then."""
+
+    def about_to_cut(self, log: "Log", offset: int) -> None:
+        """Abort a compaction of the log, which will lose its records from ``offset`` on or is no longer compacted."""
+
+
+class NoOwner:
+    """For logs without a data directory, checkpoints and cleaner."""
+
+    def disk_failed(self, _path: str, _error: OSError) -> None:
+        """See ``LogOwner``."""
+
+    def offsets_fall(self, _log: "Log") -> None:
+        """See ``LogOwner``."""
+
+    def about_to_cut(self, _log: "Log", _offset: int) -> None:
+        """See ``LogOwner``."""
 
 
 @dataclass(slots=True, eq=False)
@@ -160,20 +173,24 @@ class Storage:
     producer_evicted: Callable[[], None] = ignore_eviction
     """Called for each producer id that a partition evicts because it has ``max_producers`` of them."""
     random: Random = field(default_factory=Random)
-    disk_failed: Callable[[str, OSError], None] = _ignore
-    """Called with the path that a failed disk can't read or write (``disk_errors``)."""
-    recovered: Callable[[int], None] = _ignore
+    recovered: Callable[[int], object] = lambda _size: None
     """Called with the size in bytes of each segment that a recovery has read."""
-    offsets_fall: Callable[["Log"], None] = _ignore
-    """Called when a log's recovery point or start was lowered, before its files are cut (``lower_checkpoints``)."""
     puts_off: bool = True
     """Whether a start on a full disk keeps index entries, snapshots and epochs in memory (``disk_errors``)."""
-    about_to_cut: Callable[["Log", int], None] = _ignore
-    """Called before a log loses its records from an offset on, or its compaction (``cleaner``)."""
+    owner: LogOwner = field(default_factory=NoOwner)
+
+    def set_owner(self, owner: LogOwner) -> None:
+        """Set the object that keeps the logs, once."""
+        assert isinstance(self.owner, NoOwner), "logs have one owner"
+        self.owner = owner
+
+    def disk_failed(self, path: str, error: OSError) -> None:
+        """See ``LogOwner.disk_failed``; for ``disk_errors``."""
+        self.owner.disk_failed(path, error)
 
 
 class Log:
-    """The log of one partition, used on one thread; ``recovery.load`` fills a new one from its directory."""
+    """The log of one partition, used on one thread; ``create`` makes its files, or ``recovery.load`` reads them."""
 
     __slots__ = (
         "topic_partition",
@@ -223,6 +240,7 @@ class Log:
         """Base offset → position of the last batches in the active segment, so that reads at the end need no search."""
         self.is_failing = False
         """The disk refused the last operation, and this was logged."""
+        self.config = config
         self.update_config(config)
 
     def __repr__(self) -> str:
@@ -232,13 +250,19 @@ class Log:
         """Apply a changed configuration; written records stay as they are."""
         if config.index_interval_bytes > MAX_INDEX_INTERVAL_BYTES:
             config = replace(config, index_interval_bytes=MAX_INDEX_INTERVAL_BYTES)
+        if self.config.compact and not config.compact:
+            self.storage.owner.about_to_cut(self, self.log_end_offset)
         self.config = config
         self.policy = produce_policy(self.topic_partition, config)
-        self.segment_ms = segment_ms(config)
+        self.segment_ms = rolling_ms(config)
         self.durability.configure(follows_appends=config.flush_before_ack)
         self.leader_epochs.keep(config.message_format > 1)
-        if not config.compact:
-            self.storage.about_to_cut(self, self.log_end_offset)
+
+    def create(self) -> None:
+        """Make the folder and the files of a new log, which is empty and begins at 0; raises ``OSError``."""
+        self.storage.files.make_directory(self.directory)
+        self.begin_segment(0)
+        self.producer_state.clear(0)
 
     @property
     def size_bytes(self) -> int:
@@ -373,7 +397,7 @@ class Log:
     def _end_full_segment(self, added: AppendedRange) -> None:
         """Roll if ``added`` requires it, although it is not appended."""
         with as_storage_error(self, "written"):
-            if self._must_roll(self.segments.active, added):
+            if must_roll(self.segments.active, added, self.config, self.storage.clock):
                 self._roll_to(added.first_offset)
 
     def _answer_again(self, batch: ProducedBatch, header: BatchHeader) -> AppendResult:
@@ -390,7 +414,7 @@ class Log:
         Raises ``UnexpectedAppendOffsetError`` and ``CorruptRecordError``; nothing is written then.
         """
         batches = list(iterate_headers(records))
-        added = self._check_replicated(records, batches)
+        added = check_replicated(self.topic_partition, self.log_end_offset, records, batches)
         content = memoryview(records)[: added.size]
         for _, header in batches:
             self._note_epoch(header, added.size)
@@ -404,34 +428,6 @@ class Log:
         return AppendResult(
             first_offset, last_offset, max_timestamp, NO_TIMESTAMP, self.log_start_offset, False, size
         )  # fmt: skip
-
-    def _check_replicated(
-        self, records: bytes | bytearray | memoryview, batches: Sequence[tuple[int, BatchHeader]]
-    ) -> AppendedRange:
-        """Return the range of ``batches``; raise ``UnexpectedAppendOffsetError`` or ``CorruptRecordError``."""
-        if not batches:
-            raise UnexpectedAppendOffsetError(f"No whole batch came for {self.topic_partition}")
-        next_offset = self.log_end_offset
-        max_timestamp = max_timestamp_offset = -1
-        for position, header in batches:
-            if header.base_offset < next_offset or header.last_offset_delta < 0:
-                raise UnexpectedAppendOffsetError(
-                    f"{self.topic_partition} expected offset {next_offset}, a batch begins at {header.base_offset}"
-                )
-            if not crc_is_valid(records, position, header):
-                raise CorruptRecordError(
-                    f"The batch at offset {header.base_offset} of {self.topic_partition} is corrupt"
-                )
-            next_offset = header.next_offset
-            if header.max_timestamp > max_timestamp:
-                max_timestamp, max_timestamp_offset = header.max_timestamp, header.last_offset
-        first_offset = batches[0][1].base_offset
-        if batches[0][1].magic < MAGIC:
-            # A wrapper's header has its last offset only. Its first one is at or above the log's end, and at most the
-            # range of a segment below the last.
-            first_offset = max(self.log_end_offset, next_offset - 1 - MAX_RELATIVE_OFFSET)
-        size = batches[-1][0] + batches[-1][1].size
-        return AppendedRange(first_offset, next_offset - 1, max_timestamp, max_timestamp_offset, size)
 
     def _note_epoch(self, header: BatchHeader, size: int) -> None:
         if header.magic < MAGIC:
@@ -461,15 +457,11 @@ class Log:
         try:
             position = segment.append_within(content, added, self.config, self.segment_ms)
             if position is None:
-                if self._must_roll(segment, added):
-                    segment = self._roll_to(self._next_base_offset(added))
+                if must_roll(segment, added, self.config, self.storage.clock):
+                    segment = self._roll_to(next_base_offset(added, self.log_end_offset))
                 position = segment.append(content, added, self.config.index_interval_bytes)
         except OSError as error:
-            try:
-                self.storage.files.truncate(segment.log.path, segment.size)
-            except OSError:
-                # There are bytes after the last batch, which must be cut off before another segment begins.
-                segment.is_preallocated = True
+            segment.cut_failed_append()
             if segment.base_offset > self.log_end_offset:
                 self._take_back_segment()
             raise storage_error(self, "written", error) from error
@@ -494,31 +486,6 @@ class Log:
     def roll(self, base_offset: int | None = None) -> Segment:
         """Close the active segment and begin a new one at the log's end (or ``base_offset``, if that is higher)."""
         return self._roll_to(max(base_offset or 0, self.log_end_offset))
-
-    def _must_roll(self, segment: Segment, added: AppendedRange) -> bool:
-        """Return whether ``added`` needs a new segment.
-
-        Raises ``RecordBatchTooLargeError`` if it is too large for any segment.
-        """
-        _, last_offset, max_timestamp, _, size = added
-        if segment.size + size > self.config.segment_bytes:
-            check_size(self.config, size)
-            return True
-        if last_offset - segment.base_offset > MAX_RELATIVE_OFFSET or segment.indexes_are_full:
-            return True
-        if segment.size == 0:
-            return False
-        return waited_ms(segment, self.storage.clock, max_timestamp) > self.segment_ms - segment.roll_jitter_ms
-
-    def _next_base_offset(self, added: AppendedRange) -> int:
-        """The base offset of a segment that begins with ``added``: the log's end.
-
-        A follower's batch may begin after a gap, which compaction has left in the leader's log; Apache Kafka names the
-        segment by the batch then. Here no gap is between two segments, unless it is too long for an index: with
-        ``kafkapy.flush=ack`` a start takes offsets that are missing there for lost ones.
-        """
-        first_offset, last_offset, _, _, _ = added
-        return self.log_end_offset if last_offset - self.log_end_offset <= MAX_RELATIVE_OFFSET else first_offset
 
     def _roll_to(self, base_offset: int) -> Segment:
         active = self.segments.active
@@ -817,7 +784,7 @@ class Log:
             self.truncate_fully_and_start_at(offset)
             return True
         if offset < self.segments.active.base_offset:
-            self.storage.about_to_cut(self, offset)
+            self.storage.owner.about_to_cut(self, offset)
         start_offset = min(self.log_start_offset, offset)
         kept = self.segments.floor(offset)
         # The segment that is cut counts as not flushed, so that the next flush includes the cut.
@@ -831,7 +798,7 @@ class Log:
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop all records; the next record gets ``offset``."""
-        self.storage.about_to_cut(self, min(offset, self.log_start_offset))
+        self.storage.owner.about_to_cut(self, min(offset, self.log_start_offset))
         self._fall_to(min(self.log_start_offset, offset), offset)
         self.delete_segment_files(self.segments.cut(0)[::-1])
         self.begin_segment(offset)
@@ -846,7 +813,7 @@ class Log:
         self.lower_recovery_point(recovery_point)
         self.durability.fall_to(recovery_point)
         self.log_start_offset = start_offset
-        self.storage.offsets_fall(self)
+        self.storage.owner.offsets_fall(self)
 
     def _end_after_truncation(self, start_offset: int, end_offset: int) -> None:
         self.tail.clear()
@@ -1000,27 +967,6 @@ def produce_policy(topic_partition: TopicPartition, config: LogConfig) -> Produc
         max_batch_size=config.max_message_bytes,
         magic=config.message_format,
     )
-
-
-def check_size(config: LogConfig, size: int) -> None:
-    """Raise ``RecordBatchTooLargeError`` if ``size`` bytes are too large for any segment."""
-    if size > config.segment_bytes:
-        raise RecordBatchTooLargeError(
-            f"The batch of {size} bytes is larger than segment.bytes, {config.segment_bytes}"
-        )
-
-
-def segment_ms(config: LogConfig) -> int:
-    """The time after which a segment is rolled, in ms."""
-    if config.compact and config.max_compaction_lag_ms > 0:
-        return min(config.max_compaction_lag_ms, config.segment_ms)
-    return config.segment_ms
-
-
-def waited_ms(segment: Segment, clock: Clock, max_timestamp: int) -> int:
-    """The age of ``segment`` in ms, by its first batch's timestamp, or by the clock where that has none."""
-    since = segment.first_timestamp()
-    return max_timestamp - since if since >= 0 else clock.now_ms() - segment.created_ms
 
 
 def _fitting(

@@ -81,7 +81,7 @@ class Segment:
         "max_timestamp",
         "max_timestamp_offset",
         "roll_jitter_ms",
-        "is_preallocated",
+        "has_excess",
         "is_new",
         "_bytes_since_index_entry",
         "_rolling_timestamp",
@@ -103,8 +103,8 @@ class Segment:
         self.max_timestamp = NO_TIMESTAMP
         self.max_timestamp_offset = base_offset
         self.roll_jitter_ms = 0
-        self.is_preallocated = False
-        """Whether the file is, or may be, longer than its batches: it is cut before another segment begins."""
+        self.has_excess = False
+        """Whether the file may have bytes after its batches, zeros or a part of one: ``become_inactive`` cuts them."""
         self.is_new = True
         """Whether the file's name may not be on the disk yet."""
         self._bytes_since_index_entry = 0
@@ -119,7 +119,7 @@ class Segment:
         self._files.create(self.time_index.path)
         if preallocated_bytes:
             self._files.truncate(self.log.path, preallocated_bytes)
-            self.is_preallocated = True
+            self.has_excess = True
 
     def create_later(self) -> None:
         """Create no files until there is something to write: a full disk has refused to create them."""
@@ -205,6 +205,13 @@ class Segment:
         self.size = position + size
         return position
 
+    def cut_failed_append(self) -> None:
+        """Cut off what an append that failed has written; if the disk refuses that too, it is done later."""
+        try:
+            self._files.truncate(self.log.path, self.size)
+        except OSError:
+            self.has_excess = True
+
     def index_again(self, position: int, header: BatchHeader, index_interval_bytes: int) -> None:
         """Index a batch that recovery has found at ``position``, if an entry is due."""
         self._note_timestamp(header)
@@ -244,7 +251,7 @@ class Segment:
         return offsets.entries >= offsets.full_from or times.entries >= times.full_from
 
     def become_inactive(self) -> list[str]:
-        """Write the time index's final entry and all entries in memory, and cut off preallocated bytes.
+        """Write the time index's final entry and all entries in memory, and cut off the bytes after the batches.
 
         Returns the paths that were written.
         """
@@ -254,9 +261,9 @@ class Segment:
             self._files.create(self.log.path)
             self.log.is_missing = False
             written.append(self.log.path)
-        if self.is_preallocated:
+        if self.has_excess:
             self._files.truncate(self.log.path, self.size)
-            self.is_preallocated = False
+            self.has_excess = False
             written.append(self.log.path)
         return written
 

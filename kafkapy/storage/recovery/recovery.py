@@ -9,12 +9,12 @@ A start after an unclean stop reads in this order:
 1. ``.lock`` and ``meta.properties`` of each data directory (``DataDirectories.lock``).
 2. ``kafkapy-metadata.sqlite`` and its journal, without ZooKeeper (``EmbeddedStore.open``).
 3. For each directory ``.kafka_cleanshutdown``, which is missing, then the checkpoints (recovery points, high
-   watermarks, log starts), then the names of the folders (``log_directory.survey``). No log is changed before all
+   watermarks, log starts), then the names of the folders (``log_manager_start.survey``). No log is changed before all
    directories have been read. Worker processes may then do step 4 for some logs (``parallel_recovery``).
 4. For each log (``load``): complete or remove the ``.swap`` and ``.cleaned`` files of a compaction, remove ``.deleted``
    and temporary files and indexes without a segment (``list_partition``); open the segments with their indexes; load
    the leader epochs; read the segments from the recovery point on; load or rebuild the producers.
-5. Lower the checkpoints that are above what was found (``log_directory.lower_all_checkpoints``).
+5. Lower the checkpoints that are above what was found (``lowered_checkpoints.lower_all_checkpoints``).
 
 A recovery may cut or remove, with a warning where records are lost:
 
@@ -24,7 +24,7 @@ A recovery may cut or remove, with a warning where records are lost:
 - with ``kafkapy.flush=ack``, segments after missing offsets, which a power failure has taken from the end of the
   segment before: a replica fetches from its log's end, so it would never fetch these again. Compaction leaves such gaps
   too, so they stay in a log that is or was compacted, and without that setting in all logs, as in Apache Kafka. A
-  follower that finds one in its leader's log leaves none between two segments (``Log._next_base_offset``), unless they
+  follower that finds one in its leader's log leaves none between two segments (``roll.next_base_offset``), unless they
   are more than 31 bits apart. A start that keeps one moves the recovery point beyond it: the setting may change later;
 - every segment, if the log ends below the checkpointed log start;
 - snapshots above the log's end, and those above the first segment that is read;
@@ -37,14 +37,15 @@ import logging
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import pairwise, takewhile
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkapy.platform.disk_errors import put_off, putting_off
 from kafkapy.platform.files import TEMPORARY_SUFFIX
+from kafkapy.platform.flusher import sync_all
 from kafkapy.records.batch import MAGIC, BatchHeader, crc_is_valid
 from kafkapy.records.errors import CorruptRecordError
+from kafkapy.storage.checkpoints import Checkpointed
 from kafkapy.storage.errors import CorruptIndexError, MalformedCheckpointError
-from kafkapy.storage.log.flusher import sync_all
 from kafkapy.storage.log.index import Index
 from kafkapy.storage.log.leader_epochs import EpochEntry, LeaderEpochs, following
 from kafkapy.storage.log.log import Log
@@ -140,26 +141,6 @@ def split(log: "Log", segment: Segment, position: int, base_offset: int) -> Segm
 
 
 END_OF_OFFSETS: Final = 2**63
-
-
-class Checkpointed(NamedTuple):
-    """The offsets of one log in the data directory's checkpoints; a new log begins with zeros."""
-
-    clean: bool = True
-    recovery_point: int = 0
-    log_start_offset: int = 0
-    high_watermark: int = 0
-    recovered: bool = False
-    """A worker process has recovered the log: its files can be trusted, though they may not be on the disk yet."""
-    is_new: bool = False
-    """The log is being created: if the disk refuses its files, the creation fails."""
-    was_compacted: bool = False
-    """Compaction may have removed offsets, whatever the topic's policy is now."""
-
-    @property
-    def is_trusted(self) -> bool:
-        """Whether the files can be taken as they are."""
-        return self.clean or self.recovered
 
 
 def load(log: Log, checkpointed: Checkpointed) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 from kafkapy.clock import SystemClock, TimerHandle
 from kafkapy.config.log_config import LogConfig
 from kafkapy.platform.worker import JobContext
+from kafkapy.storage.checkpoints import Checkpointed
 from kafkapy.storage.log.log import Log, Storage
-from kafkapy.storage.recovery.recovery import Checkpointed, load
+from kafkapy.storage.recovery.recovery import load
 from kafkapy.types import TopicPartition
 
 

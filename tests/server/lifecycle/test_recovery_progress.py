@@ -4,7 +4,7 @@ import logging
 import pytest
 
 from kafkapy.server.lifecycle.recovery_progress import RecoveryProgress
-from kafkapy.storage.recovery.parallel_recovery import Progress
+from kafkapy.storage.parallel_recovery import Progress
 from kafkapy.testing.clock import ManualClock
 
 

@@ -7,7 +7,7 @@ from tests.simulation.cluster.loop import SimulatedLoop
 
 
 class SimulatedFlusher:
-    """See ``storage.log.flusher.Flusher``. After ``lose`` nothing is done any more: the process was killed."""
+    """See ``platform.flusher.Flusher``. After ``lose`` nothing is done any more: the process was killed."""
 
     def __init__(self, loop: SimulatedLoop) -> None:
         self._loop = loop

@@ -9,6 +9,7 @@ from kafkapy.platform.files import Files
 from kafkapy.storage.inspection.findings import Finding, Findings
 from kafkapy.storage.inspection.partition_check import Options, check_partition
 from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.log_manager_start import load_logs
 from kafkapy.testing.clock import ManualClock
 from tests.storage.support import PARTITION, START_MS, batch, marker, produced
 
@@ -21,7 +22,7 @@ def written(directory: Path) -> Path:
     manager = LogManager(
         [str(directory)], LogConfig(segment_bytes=6000, index_interval_bytes=500), ManualClock(START_MS)
     )
-    manager.load()
+    load_logs(manager)
     log = manager.get_or_create(PARTITION)
     for number in range(40):
         log.append_as_leader(batch(1 + number % 3, timestamp=START_MS + number, value=b"v" * 300), number // 30)

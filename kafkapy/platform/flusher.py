@@ -80,6 +80,9 @@ class InlineFlusher:
         """See ``Flusher.close``."""
 
 
+INLINE: Final = InlineFlusher()
+
+
 def pause(closed: Event) -> bool:
     """Pause between steps; return true as soon as the flusher is closed."""
     return closed.wait(PAUSE_S)

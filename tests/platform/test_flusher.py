@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafkapy.platform.files import Files
-from kafkapy.storage.log.flusher import InlineFlusher, ThreadFlusher, pause, sync_all, sync_in_parallel
+from kafkapy.platform.flusher import InlineFlusher, ThreadFlusher, pause, sync_all, sync_in_parallel
 
 
 class Recording(Files):

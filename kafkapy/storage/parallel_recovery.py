@@ -10,19 +10,17 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kafkapy.config.log_config import LogConfig
 from kafkapy.errors import BrokerError
 from kafkapy.platform.files import Files
 from kafkapy.platform.worker_pool import Facts, Job, WorkerPool
 from kafkapy.storage.log.segment import BASE_DIGITS, LOG_SUFFIX
-from kafkapy.storage.log_manager import Found, load_found, survey
+from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.log_manager_start import Found, load_found, survey
 from kafkapy.turns import Steps, in_turns
 from kafkapy.types import TopicPartition
-
-if TYPE_CHECKING:
-    from kafkapy.storage.log_manager import LogManager
 
 logger: Final = logging.getLogger(__name__)
 
@@ -58,20 +56,20 @@ def default_processes() -> int:
 
 
 async def load_in_parallel(
-    logs: "LogManager",
+    logs: LogManager,
     config_of: Callable[[str], LogConfig],
     *,
     processes: int,
     report: Callable[[Progress], object] = lambda _: None,
 ) -> None:
-    """As ``LogManager.load``, after its ``lock``; the event loop stays free, which the store's session needs."""
+    """As ``load_logs``, after ``LogManager.lock``; the event loop stays free, which the store's session needs."""
     found = survey(logs)
     recovered = await recover_in_workers(logs, found, config_of, processes=processes, report=report)
     await in_turns(load_found(logs, found, config_of, recovered))
 
 
 async def recover_in_workers(
-    logs: "LogManager",
+    logs: LogManager,
     found: Sequence[Found],
     config_of: Callable[[str], LogConfig],
     *,
@@ -161,7 +159,7 @@ def _bundles(unclean: Sequence[UncleanLog]) -> Iterator[list[UncleanLog]]:
         yield bundle
 
 
-def _arguments(logs: "LogManager", bundle: Sequence[UncleanLog], config_of: Callable[[str], LogConfig]) -> Facts:
+def _arguments(logs: LogManager, bundle: Sequence[UncleanLog], config_of: Callable[[str], LogConfig]) -> Facts:
     return {
         "producer_expiration_ms": logs.storage.producer_expiration_ms,
         "logs": [
