@@ -17,7 +17,7 @@ from kafkapy.server.dispatch.interception import Hooks
 if TYPE_CHECKING:
     from kafkapy.observe.trace import Trace
     from kafkapy.server.lifecycle.broker import BrokerServer
-    from kafkapy.testing.control import ControlPort
+    from kafkapy.testing.control.port import ControlPort
 
 logger: Final = logging.getLogger("kafkapy")
 
@@ -46,11 +46,11 @@ class StartHooks:
             self._open_control(options.control_port)
 
     def _open_control(self, port: int) -> None:
-        from kafkapy.testing.control import ControlPort
-        from kafkapy.testing.control_routes import Controlled
+        from kafkapy.testing.clock.moving import MovingClock
+        from kafkapy.testing.clock.stamped_files import StampedFiles
+        from kafkapy.testing.control.port import ControlPort
+        from kafkapy.testing.control.routes import Controlled
         from kafkapy.testing.faults import Faults
-        from kafkapy.testing.moving_clock import MovingClock
-        from kafkapy.testing.stamped_files import StampedFiles
 
         clock, faults = MovingClock(), Faults()
         self.clock = clock
