@@ -15,7 +15,7 @@ from kafkapy.clock import Clock, SystemClock
 from kafkapy.server.dispatch.interception import Hooks
 
 if TYPE_CHECKING:
-    from kafkapy.observe.trace import Trace
+    from kafkapy.observe.trace.trace import Trace
     from kafkapy.server.lifecycle.broker import BrokerServer
     from kafkapy.testing.control.port import ControlPort
 
@@ -89,10 +89,10 @@ def open_trace(options: argparse.Namespace) -> "Trace | None":
         text, as_json = options.trace, False
     if text is None:
         return None
-    from kafkapy.observe import trace_lines
-    from kafkapy.observe.trace import Trace
-    from kafkapy.observe.trace_filter import TraceFilterError, parse_filter
-    from kafkapy.observe.trace_output import TraceOutput
+    from kafkapy.observe.trace import lines
+    from kafkapy.observe.trace.filter import TraceFilterError, parse_filter
+    from kafkapy.observe.trace.output import TraceOutput
+    from kafkapy.observe.trace.trace import Trace
 
     try:
         wanted = parse_filter(text)
@@ -101,6 +101,6 @@ def open_trace(options: argparse.Namespace) -> "Trace | None":
     descriptor = STANDARD_ERROR if options.print_bootstrap else STANDARD_OUTPUT
     output = TraceOutput(descriptor)
     if as_json:
-        return Trace(output, trace_lines.as_json, LEFT_OUT_JSON, wanted)
+        return Trace(output, lines.as_json, LEFT_OUT_JSON, wanted)
     in_color = os.isatty(descriptor) and not os.environ.get("NO_COLOR")
-    return Trace(output, trace_lines.as_colored_text if in_color else trace_lines.as_text, LEFT_OUT, wanted)
+    return Trace(output, lines.as_colored_text if in_color else lines.as_text, LEFT_OUT, wanted)

@@ -11,10 +11,10 @@ from kafkapy.clock import Clock
 from kafkapy.network.dispatcher import Waiting
 from kafkapy.network.errors import RefusedError
 from kafkapy.network.session import Session
-from kafkapy.observe.trace_filter import TraceFilter
-from kafkapy.observe.trace_lines import NO_ANSWER, REQUEST, RESPONSE, Event, Format
-from kafkapy.observe.trace_output import TraceOutput
-from kafkapy.observe.trace_summary import summary
+from kafkapy.observe.trace.filter import TraceFilter
+from kafkapy.observe.trace.lines import NO_ANSWER, REQUEST, RESPONSE, Event, Format
+from kafkapy.observe.trace.output import TraceOutput
+from kafkapy.observe.trace.summary import summary
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.message import Message, ProtocolError
 from kafkapy.protocol.writer import Part

@@ -1,6 +1,6 @@
 import json
 
-from kafkapy.observe.trace_lines import NO_ANSWER, REQUEST, RESPONSE, Event, as_colored_text, as_json, as_text
+from kafkapy.observe.trace.lines import NO_ANSWER, REQUEST, RESPONSE, Event, as_colored_text, as_json, as_text
 
 ASKED = Event(
     REQUEST, 1_600_000_000_123, "127.0.0.1:5", "app", 0, 8, 7, 1234, None, {"acks": 1, "t": [{"name": "a b"}]}

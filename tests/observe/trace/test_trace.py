@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
-from kafkapy.observe.trace import Trace
-from kafkapy.observe.trace_filter import parse_filter
-from kafkapy.observe.trace_lines import as_json
-from kafkapy.observe.trace_output import TraceOutput
+from kafkapy.observe.trace.filter import parse_filter
+from kafkapy.observe.trace.lines import as_json
+from kafkapy.observe.trace.output import TraceOutput
+from kafkapy.observe.trace.trace import Trace
 from kafkapy.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkapy.protocol.messages.list_groups import ListGroupsRequest
 from kafkapy.protocol.messages.offset_commit import (

@@ -1,7 +1,7 @@
 from pathlib import Path
 from uuid import UUID
 
-from kafkapy.observe.trace_summary import HIDDEN, LOOKED_THROUGH, MOST_VALUES, has_error, of_records, summary
+from kafkapy.observe.trace.summary import HIDDEN, LOOKED_THROUGH, MOST_VALUES, has_error, of_records, summary
 from kafkapy.platform.files import Files, FileSlice
 from kafkapy.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from kafkapy.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-from kafkapy.observe.trace_summary import has_error
+from kafkapy.observe.trace.summary import has_error
 from kafkapy.protocol.messages import APIS
 from kafkapy.text import printable, printable_json, shortened
 

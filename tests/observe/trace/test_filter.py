@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from kafkapy.network.session import Session
-from kafkapy.observe.trace_filter import TraceFilter, TraceFilterError, parse_filter
+from kafkapy.observe.trace.filter import TraceFilter, TraceFilterError, parse_filter
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.server.dispatch.context import RequestContext

@@ -1,7 +1,7 @@
 import os
 import threading
 
-from kafkapy.observe.trace_output import TraceOutput
+from kafkapy.observe.trace.output import TraceOutput
 
 
 def test_lines_are_written_in_order() -> None:
