@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
+from kafkapy.observe.http.messages import HttpError
 from kafkapy.testing.clock.moving import MovingClock
-from kafkapy.testing.control.http import HttpError
 from kafkapy.testing.control.routes import (
     CLOCK_ROUTES,
     FAULT_ROUTES,

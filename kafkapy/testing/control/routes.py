@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
+from kafkapy.observe.http.messages import HttpError
 from kafkapy.testing.clock.moving import MovingClock
-from kafkapy.testing.control.http import HttpError, HttpRequest
 from kafkapy.testing.faults import Faults
 from kafkapy.testing.faults.checks import FIELDS
 from kafkapy.testing.faults.expired_members import UnknownMemberError
@@ -83,6 +83,14 @@ class Controlled(NamedTuple):
     def routes(self) -> "Sequence[ControlRoute[Controlled]]":
         """See ``Controllable``."""
         return ROUTES
+
+
+class ControlRequest(NamedTuple):
+    """A request to the port; ``body`` is its JSON object."""
+
+    method: str
+    path: str
+    body: dict[str, Any]
 
 
 class Call(NamedTuple, Generic[Of]):
@@ -278,7 +286,7 @@ ROUTES: Final[tuple[ControlRoute[Controlled], ...]] = (
 )
 
 
-def answer(of: Controllable, request: HttpRequest) -> Answer | Awaitable[Answer]:
+def answer(of: Controllable, request: ControlRequest) -> Answer | Awaitable[Answer]:
     """Execute the request; return its answer, at once or as an awaitable. Raises ``HttpError``, the awaitable too."""
     found = [(route, numbers) for route in of.routes if (numbers := route.matches(request.path)) is not None]
     if not found:

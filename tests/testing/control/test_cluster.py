@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 
 from kafkapy.network.loop import BrokerLoop
-from kafkapy.testing.control import port as control_port
+from kafkapy.observe.http.messages import HttpLimits
 from kafkapy.testing.control.cluster import ControlledCluster
 from kafkapy.testing.control.port import ControlPort
 from kafkapy.testing.hosting.hosted_broker import HostedBroker
@@ -173,7 +173,6 @@ def test_a_start_that_fails_is_a_conflict() -> None:
 
 
 def test_requests_that_take_long_are_limited_and_end_with_the_port(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control_port, "MOST_CONNECTIONS", 2)
     started, release = [], asyncio.Event()
 
     async def slow(_self: HostedBroker) -> None:
@@ -185,7 +184,7 @@ def test_requests_that_take_long_are_limited_and_end_with_the_port(monkeypatch: 
         await cluster.start()
         monkeypatch.setattr(cluster.hosts[0], "start", slow.__get__(cluster.hosts[0]))
         monkeypatch.setattr(cluster.hosts[0], "stop", slow.__get__(cluster.hosts[0]))
-        port = ControlPort(ControlledCluster(cluster))
+        port = ControlPort(ControlledCluster(cluster), limits=HttpLimits(connections=2))
         await port.start()
         request = b"POST /brokers/0/restart HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\r\n"
         for at in range(2):  # the client does not wait for the answer
@@ -193,7 +192,7 @@ def test_requests_that_take_long_are_limited_and_end_with_the_port(monkeypatch: 
             writer.write(request)
             await until(lambda at=at: len(started) == at + 1)
             writer.close()
-        await until(lambda: not port.connections)
+        await until(lambda: not port.server.connections)
         status, answer = await asyncio.to_thread(_asked, port.port, "GET", "/cluster", {})
         assert (status, answer["error"]) == (409, "2 requests are not answered yet: wait for them")
         await port.stop()

@@ -2,14 +2,16 @@
 
 import asyncio
 import json
+import re
 import tracemalloc
 from typing import Any
 
 import pytest
 
+from kafkapy.observe.http.messages import DEFAULT_LIMITS
+from kafkapy.observe.http.server import HttpConnection
 from kafkapy.testing.clock.moving import MovingClock
-from kafkapy.testing.control.http import MOST_BODY_BYTES, MOST_HEADER_BYTES
-from kafkapy.testing.control.port import ControlPort, _Exchange
+from kafkapy.testing.control.port import ControlPort
 from kafkapy.testing.control.routes import Controlled
 from kafkapy.testing.faults import Faults
 from tests.testing.control.requests import Requests
@@ -42,8 +44,8 @@ class Transport(asyncio.Transport):
 
 
 def exchanged(port: ControlPort, *pieces: bytes) -> bytes:
-    """The answer of one connection to the bytes, b"" while it waits for more."""
-    connection, transport = _Exchange(port), Transport()
+    """The answers of one connection to the bytes, b"" while it waits for more."""
+    connection, transport = HttpConnection(port.server), Transport()
     connection.connection_made(transport)
     for piece in pieces:
         connection.data_received(piece)
@@ -51,20 +53,22 @@ def exchanged(port: ControlPort, *pieces: bytes) -> bytes:
     return transport.written
 
 
-def check(answer: bytes) -> None:
-    """Check that there is no response, or a whole one whose body has the error."""
-    if not answer:
-        return
-    head, _, body = answer.partition(b"\r\n\r\n")
-    status = int(head[9:12])
-    assert head.startswith(b"HTTP/1.1 ")
-    assert b"Content-Length: %d\r\n" % len(body) in head + b"\r\n"
-    if 200 <= status < 300:
-        return
-    assert 400 <= status < 500, answer
-    error = json.loads(body)["error"]
-    assert isinstance(error, str)
-    assert error
+def check(answers: bytes) -> None:
+    """Check that the responses are whole, and that each is a success or has the error."""
+    while answers:
+        head, _, rest = answers.partition(b"\r\n\r\n")
+        size = re.search(rb"\r\nContent-Length: (\d+)(?=\r\n|$)", head)
+        assert head.startswith(b"HTTP/1.1 ")
+        assert size is not None, head
+        assert len(rest) >= int(size[1])
+        body, answers = rest[: int(size[1])], rest[int(size[1]) :]
+        status = int(head[9:12])
+        if 200 <= status < 300:
+            continue
+        assert 400 <= status < 500, head
+        error = json.loads(body)["error"]
+        assert isinstance(error, str)
+        assert error
 
 
 def run_with_port(scenario: Any) -> None:
@@ -87,7 +91,7 @@ def test_random_requests_are_answered_or_incomplete() -> None:
             check(answer)
             answered += bool(answer)
         assert answered > COUNT / 2
-        assert not port.connections
+        assert not port.server.connections
         assert tracemalloc.get_traced_memory()[1] < MOST_MEMORY
 
     tracemalloc.start()
@@ -131,8 +135,8 @@ def test_invalid_bytes_are_a_bad_request(data: bytes, sentence: str) -> None:
 
 def test_a_request_may_come_byte_by_byte() -> None:
     def scenario(port: ControlPort) -> None:
-        padding = b"X-Long: " + b"x" * (MOST_HEADER_BYTES - 200) + b"\r\n"
-        body = b'{"duration_ms": 5' + b" " * (MOST_BODY_BYTES - 18) + b"}"
+        padding = b"X-Long: " + b"x" * (DEFAULT_LIMITS.header_bytes - 200) + b"\r\n"
+        body = b'{"duration_ms": 5' + b" " * (DEFAULT_LIMITS.body_bytes - 18) + b"}"
         request = _post(b"/clock/advance", body).replace(b"Host", padding + b"Host", 1)
         answer = exchanged(port, *(request[at : at + 1] for at in range(len(request))))
         assert json.loads(answer.partition(b"\r\n\r\n")[2])["added_ms"] == 5

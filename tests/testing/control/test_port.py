@@ -11,11 +11,11 @@ import pytest
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import ClientError
 from kafkapy.network.listener import ListenError
+from kafkapy.observe.http.messages import HttpLimits
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkapy.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkapy.server.dispatch.interception import Hooks
 from kafkapy.testing.clock.moving import MovingClock
-from kafkapy.testing.control import port as control_port
 from kafkapy.testing.control.port import ControlPort
 from kafkapy.testing.control.routes import Controlled
 from kafkapy.testing.faults import Faults
@@ -134,19 +134,16 @@ def test_a_request_that_is_too_large_is_refused_and_not_kept() -> None:
     run(scenario())
 
 
-def test_idle_connections_and_too_many_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control_port, "PATIENCE_S", 0.05)
-    monkeypatch.setattr(control_port, "MOST_CONNECTIONS", 2)
-
+def test_idle_connections_and_too_many_connections_are_closed() -> None:
     async def scenario() -> None:
-        port = ControlPort(_controlled())
+        port = ControlPort(_controlled(), limits=HttpLimits(connections=2, patience_ms=50))
         await port.start()
         streams = [await asyncio.open_connection("127.0.0.1", port.port) for _ in range(3)]
         for reader, writer in streams:
             with suppress(ConnectionError):
                 assert await reader.read() == b""
             writer.close()
-        await until(lambda: not port.connections)
+        await until(lambda: not port.server.connections)
         await port.stop()
 
     run(scenario())
@@ -157,7 +154,7 @@ def test_stop_closes_the_connections_and_the_port() -> None:
         port = ControlPort(_controlled())
         await port.start()
         reader, writer = await asyncio.open_connection("127.0.0.1", port.port)
-        await until(lambda: len(port.connections) == 1)
+        await until(lambda: len(port.server.connections) == 1)
         await port.stop()
         with suppress(ConnectionError):
             assert await reader.read() == b""

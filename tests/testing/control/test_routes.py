@@ -2,9 +2,9 @@ from typing import Any
 
 import pytest
 
+from kafkapy.observe.http.messages import HttpError
 from kafkapy.testing.clock.moving import MovingClock
-from kafkapy.testing.control.http import HttpError, HttpRequest
-from kafkapy.testing.control.routes import Controlled, answer
+from kafkapy.testing.control.routes import Controlled, ControlRequest, answer
 from kafkapy.testing.faults import Faults
 
 ERROR = {"action": "error", "error": "CORRUPT_MESSAGE", "api": "Produce"}
@@ -16,11 +16,11 @@ def controlled() -> Controlled:
 
 
 def _ask(of: Controlled, method: str, path: str, **body: Any) -> Any:
-    return answer(of, HttpRequest(method, path, body))[1]
+    return answer(of, ControlRequest(method, path, body))[1]
 
 
 def test_a_rule_is_set_described_and_removed(controlled: Controlled) -> None:
-    status, told = answer(controlled, HttpRequest("POST", "/faults", {**ERROR, "topic": "t", "nth": [1, 2]}))
+    status, told = answer(controlled, ControlRequest("POST", "/faults", {**ERROR, "topic": "t", "nth": [1, 2]}))
     assert status == 201
     assert (told["id"], told["fired"], told["nth"]) == (1, 0, [1, 2])
     for body in (
@@ -102,7 +102,7 @@ def test_bad_requests_are_refused_with_one_sentence(
     controlled: Controlled, method: str, path: str, body: dict[str, Any], status: int, sentence: str
 ) -> None:
     with pytest.raises(HttpError) as refusal:
-        answer(controlled, HttpRequest(method, path, body))
+        answer(controlled, ControlRequest(method, path, body))
     assert refusal.value.status == status
     assert str(refusal.value).startswith(sentence)
     assert controlled.faults.rules == ()
