@@ -11,7 +11,7 @@ import pytest
 
 from compat_tests.kafkapy_process import KafkapyProcess
 from compat_tests.process import HOST, free_port
-from tests.testing.control_requests import Requests
+from tests.testing.control.requests import Requests
 
 REQUESTS = 3_000
 SEED = 15

@@ -26,14 +26,14 @@ from kafkapy.network.loop import BrokerLoop
 from kafkapy.server.lifecycle import logs
 from kafkapy.server.lifecycle.interpreter import Interpreter
 from kafkapy.storage.parallel_recovery import default_processes
-from kafkapy.testing.cluster_directory import ClusterDirectory
-from kafkapy.testing.cluster_surface import check_count
-from kafkapy.testing.control import ControlPort
-from kafkapy.testing.control_cluster import ControlledCluster
+from kafkapy.testing.control.cluster import ControlledCluster
+from kafkapy.testing.control.port import ControlPort
 from kafkapy.testing.errors import BrokerStartError
-from kafkapy.testing.hosted import HostedBroker
-from kafkapy.testing.hosted_cluster import HostedCluster
-from kafkapy.testing.settings import replication_defaults
+from kafkapy.testing.hosting.cluster_directory import ClusterDirectory
+from kafkapy.testing.hosting.cluster_surface import check_count
+from kafkapy.testing.hosting.hosted_broker import HostedBroker
+from kafkapy.testing.hosting.hosted_cluster import HostedCluster
+from kafkapy.testing.hosting.settings import replication_defaults
 
 logger: Final = logging.getLogger("kafkapy")
 

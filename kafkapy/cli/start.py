@@ -77,7 +77,7 @@ def _serve(options: argparse.Namespace, data: str | None, *, in_memory_metadata:
 
 def _refuse_cluster(config: BrokerConfig) -> None:
     """Raise UsageError if a directory that this broker can't use is that of ``kafkapy cluster start``."""
-    from kafkapy.testing.cluster_directory import ClusterDirectory  # only here, since it imports much
+    from kafkapy.testing.hosting.cluster_directory import ClusterDirectory  # only here, since it imports much
 
     for path in config.log_dirs:
         if ClusterDirectory(path).broker_count():

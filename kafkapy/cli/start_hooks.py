@@ -15,9 +15,9 @@ from kafkapy.clock import Clock, SystemClock
 from kafkapy.server.dispatch.interception import Hooks
 
 if TYPE_CHECKING:
-    from kafkapy.observe.trace import Trace
+    from kafkapy.observe.trace.trace import Trace
     from kafkapy.server.lifecycle.broker import BrokerServer
-    from kafkapy.testing.control import ControlPort
+    from kafkapy.testing.control.port import ControlPort
 
 logger: Final = logging.getLogger("kafkapy")
 
@@ -46,11 +46,11 @@ class StartHooks:
             self._open_control(options.control_port)
 
     def _open_control(self, port: int) -> None:
-        from kafkapy.testing.control import ControlPort
-        from kafkapy.testing.control_routes import Controlled
+        from kafkapy.testing.clock.moving import MovingClock
+        from kafkapy.testing.clock.stamped_files import StampedFiles
+        from kafkapy.testing.control.port import ControlPort
+        from kafkapy.testing.control.routes import Controlled
         from kafkapy.testing.faults import Faults
-        from kafkapy.testing.moving_clock import MovingClock
-        from kafkapy.testing.stamped_files import StampedFiles
 
         clock, faults = MovingClock(), Faults()
         self.clock = clock
@@ -89,10 +89,10 @@ def open_trace(options: argparse.Namespace) -> "Trace | None":
         text, as_json = options.trace, False
     if text is None:
         return None
-    from kafkapy.observe import trace_lines
-    from kafkapy.observe.trace import Trace
-    from kafkapy.observe.trace_filter import TraceFilterError, parse_filter
-    from kafkapy.observe.trace_output import TraceOutput
+    from kafkapy.observe.trace import lines
+    from kafkapy.observe.trace.filter import TraceFilterError, parse_filter
+    from kafkapy.observe.trace.output import TraceOutput
+    from kafkapy.observe.trace.trace import Trace
 
     try:
         wanted = parse_filter(text)
@@ -101,6 +101,6 @@ def open_trace(options: argparse.Namespace) -> "Trace | None":
     descriptor = STANDARD_ERROR if options.print_bootstrap else STANDARD_OUTPUT
     output = TraceOutput(descriptor)
     if as_json:
-        return Trace(output, trace_lines.as_json, LEFT_OUT_JSON, wanted)
+        return Trace(output, lines.as_json, LEFT_OUT_JSON, wanted)
     in_color = os.isatty(descriptor) and not os.environ.get("NO_COLOR")
-    return Trace(output, trace_lines.as_colored_text if in_color else trace_lines.as_text, LEFT_OUT, wanted)
+    return Trace(output, lines.as_colored_text if in_color else lines.as_text, LEFT_OUT, wanted)

@@ -11,7 +11,10 @@ if TYPE_CHECKING:
     from kafkapy.testing.async_broker import AsyncBroker
     from kafkapy.testing.async_cluster import AsyncCluster
     from kafkapy.testing.broker import Broker
+    from kafkapy.testing.clock.moving import MovingClock
     from kafkapy.testing.cluster import Cluster
+    from kafkapy.testing.contents.groups import GroupMember
+    from kafkapy.testing.contents.records import TopicRecord
     from kafkapy.testing.errors import (
         BrokerNotRunningError,
         BrokerStartError,
@@ -21,9 +24,6 @@ if TYPE_CHECKING:
         UnknownNameError,
     )
     from kafkapy.testing.faults import Faults, InvalidFaultError, UnknownMemberError
-    from kafkapy.testing.groups import GroupMember
-    from kafkapy.testing.moving_clock import MovingClock
-    from kafkapy.testing.records import TopicRecord
 
 __all__ = [
     "Broker", "AsyncBroker", "Cluster", "AsyncCluster", "TopicRecord", "GroupMember",
@@ -37,12 +37,12 @@ _MODULES: Final = {
     "AsyncBroker": "async_broker",
     "Cluster": "cluster",
     "AsyncCluster": "async_cluster",
-    "TopicRecord": "records",
-    "GroupMember": "groups",
+    "TopicRecord": "contents.records",
+    "GroupMember": "contents.groups",
     "Faults": "faults",
     "InvalidFaultError": "faults",
     "UnknownMemberError": "faults",
-    "MovingClock": "moving_clock",
+    "MovingClock": "clock.moving",
 }
 
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kafkapy.records.record import Headers, Record
 from kafkapy.testing.broker import LIMIT_S, THREAD_NAME, WAIT_S
+from kafkapy.testing.contents.groups import GroupMember
+from kafkapy.testing.contents.records import RecordSelection, TopicRecord
 from kafkapy.testing.errors import BrokerNotRunningError
-from kafkapy.testing.groups import GroupMember
-from kafkapy.testing.loop_calls import check_process
-from kafkapy.testing.loop_thread import LoopThread
-from kafkapy.testing.records import RecordSelection, TopicRecord
-from kafkapy.testing.surface import HostedSurface
+from kafkapy.testing.hosting.surface import HostedSurface
+from kafkapy.testing.loop.calls import check_process
+from kafkapy.testing.loop.thread import LoopThread
 from kafkapy.types import NO_TIMESTAMP, TopicPartition
 
 if TYPE_CHECKING:
-    from kafkapy.testing.registry import EmbeddedRegistry
+    from kafkapy.testing.contents.registry import EmbeddedRegistry
 
 T = TypeVar("T")
 
@@ -87,7 +87,7 @@ class AsyncBroker(HostedSurface):
 
     async def registry(self) -> "EmbeddedRegistry":
         """See ``Broker.registry``; its calls block, so use it and its client in another thread."""
-        from kafkapy.testing.registry import EmbeddedRegistry  # few tests need it
+        from kafkapy.testing.contents.registry import EmbeddedRegistry  # few tests need it
 
         session = await self._call(self._host.new_store_session())
         return EmbeddedRegistry(session, self._blocking_call)

@@ -10,13 +10,13 @@ from kafkapy.records.record import Headers, Record
 from kafkapy.testing.async_broker import AsyncBroker
 from kafkapy.testing.broker import WAIT_S
 from kafkapy.testing.cluster import THREAD_NAME
-from kafkapy.testing.cluster_surface import ClusterMember, ClusterSurface
+from kafkapy.testing.contents.records import RecordSelection, TopicRecord
+from kafkapy.testing.contents.topics import TopicShape
 from kafkapy.testing.errors import BrokerNotRunningError
-from kafkapy.testing.loop_calls import check_process
-from kafkapy.testing.loop_thread import LoopThread
-from kafkapy.testing.records import RecordSelection, TopicRecord
-from kafkapy.testing.settings import texts
-from kafkapy.testing.topics import TopicShape
+from kafkapy.testing.hosting.cluster_surface import ClusterMember, ClusterSurface
+from kafkapy.testing.hosting.settings import texts
+from kafkapy.testing.loop.calls import check_process
+from kafkapy.testing.loop.thread import LoopThread
 from kafkapy.types import NO_TIMESTAMP
 
 T = TypeVar("T")

@@ -5,16 +5,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from kafkapy.records.record import Headers, Record
+from kafkapy.testing.contents.groups import GroupMember
+from kafkapy.testing.contents.records import RecordSelection, TopicRecord
 from kafkapy.testing.errors import BrokerNotRunningError
-from kafkapy.testing.groups import GroupMember
-from kafkapy.testing.loop_calls import check_process
-from kafkapy.testing.loop_thread import LoopThread
-from kafkapy.testing.records import RecordSelection, TopicRecord
-from kafkapy.testing.surface import HostedSurface
+from kafkapy.testing.hosting.surface import HostedSurface
+from kafkapy.testing.loop.calls import check_process
+from kafkapy.testing.loop.thread import LoopThread
 from kafkapy.types import NO_TIMESTAMP, TopicPartition
 
 if TYPE_CHECKING:
-    from kafkapy.testing.registry import EmbeddedRegistry
+    from kafkapy.testing.contents.registry import EmbeddedRegistry
 
 T = TypeVar("T")
 
@@ -104,7 +104,7 @@ class Broker(HostedSurface):
         A ``ConsumerConnector`` or an original producer (``docs/original_clients.md``) takes one as its ``registry``,
         and closes it. It ends with the broker, also at a restart.
         """
-        from kafkapy.testing.registry import EmbeddedRegistry  # few tests need it
+        from kafkapy.testing.contents.registry import EmbeddedRegistry  # few tests need it
 
         session = self._call(self._host.new_store_session())
         return EmbeddedRegistry(session, self._call)

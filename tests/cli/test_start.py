@@ -20,7 +20,8 @@ from kafkapy.cli.start_options import parse
 START = [sys.executable, "-m", "kafkapy", "start"]
 NOT_ASKED_FOR = (
     "kafkapy.testing",
-    "kafkapy.observe.trace",
+    "kafkapy.observe",
+    "h11",
     "kafkapy.server.dispatch.message_places",
     "kafkapy.protocol.places",
 )

@@ -31,7 +31,7 @@ from kafkapy.replication.partition import Partition
 from kafkapy.server.dispatch.context import RequestContext, Services
 from kafkapy.server.dispatch.interception import Hooks
 from kafkapy.server.dispatch.result import Handle, Result
-from kafkapy.testing.moving_clock import MovingClock
+from kafkapy.testing.clock.moving import MovingClock
 from kafkapy.types import TopicPartition
 from tests.replication.brokers import TP, Brokers, brokers
 from tests.replication.leader import bytes_of

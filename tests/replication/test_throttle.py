@@ -18,7 +18,7 @@ from kafkapy.replication.fetching import FetchLimits, FetchWish
 from kafkapy.replication.quota import UNLIMITED
 from kafkapy.replication.throttle import ReplicationThrottles, throttled_partitions
 from kafkapy.testing.clock import ManualClock
-from kafkapy.testing.moving_clock import MovingClock
+from kafkapy.testing.clock.moving import MovingClock
 from tests.replication.brokers import TP, Brokers, brokers
 from tests.replication.leader import BACKOFF_MS, Pair, throttles
 from tests.replication.logs import ME, Node, batch

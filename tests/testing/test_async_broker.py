@@ -9,7 +9,7 @@ import pytest
 from kafkapy.clients.original.consumer_connector import ConsumerConnector
 from kafkapy.clients.original.registry import RegistryError
 from kafkapy.testing import AsyncBroker, BrokerNotRunningError, BrokerStartError
-from kafkapy.testing.registry import EmbeddedRegistry
+from kafkapy.testing.contents.registry import EmbeddedRegistry
 from tests.server.harness import until
 
 

@@ -18,7 +18,7 @@ from kafkapy.server.lifecycle.broker import BrokerServer
 from kafkapy.server.lifecycle.directory_failures import REFUSED_RETRY_MS, DirectoryFailures
 from kafkapy.server.lifecycle.node import STORE_PATIENCE_MS
 from kafkapy.testing.clock import ManualClock
-from kafkapy.testing.moving_clock import MovingClock
+from kafkapy.testing.clock.moving import MovingClock
 from kafkapy.types import TopicPartition
 from tests.server.harness import Client, batch, run, running_broker, until
 from tests.server.lifecycle.test_broker import server

@@ -1,0 +1,73 @@
+"""The common base of ``Broker`` and ``AsyncBroker``: arguments, addresses, faults, clock."""
+
+from collections.abc import Iterable, Mapping
+from os import PathLike
+from typing import TYPE_CHECKING
+
+from kafkapy.testing.clock.moving import MovingClock
+from kafkapy.testing.faults import Faults
+from kafkapy.testing.hosting.helpers import Helpers
+from kafkapy.testing.hosting.hosted_broker import HostedBroker
+from kafkapy.testing.loop.lifecycle import Lifecycle
+from kafkapy.testing.loop.thread import LoopThread
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class HostedSurface:
+    """A broker and its thread, from ``start`` to ``close``."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, object] | None = None,
+        *,
+        topics: Iterable[str] | Mapping[str, int] = (),
+        data: str | PathLike[str] | None = None,
+        port: int = 0,
+    ) -> None:
+        self._host = HostedBroker(settings, topics=topics, data=data, port=port)
+        self._helpers = Helpers(self._host)
+        self._thread: LoopThread | None = None
+        self._lifecycle = Lifecycle()
+
+    @property
+    def _is_inherited(self) -> bool:
+        """Whether the broker runs in the process that this one was forked from."""
+        return self._thread is not None and self._thread.is_inherited
+
+    # addresses and state
+
+    @property
+    def bootstrap(self) -> str:
+        """``127.0.0.1:port``, for the clients' ``bootstrap.servers``; the same after a restart."""
+        return self._host.bootstrap
+
+    @property
+    def port(self) -> int:
+        """The port alone."""
+        return self._host.port
+
+    @property
+    def data(self) -> "Path":
+        """The data directory."""
+        from pathlib import Path
+
+        return Path(self._host.data)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether clients are served."""
+        return self._host.is_running
+
+    # faults and clock
+
+    @property
+    def faults(self) -> Faults:
+        """Errors, delays, dropped connections and so on for the clients; they are kept after a restart."""
+        return self._host.faults
+
+    @property
+    def clock(self) -> MovingClock:
+        """The broker's clock: ``clock.advance(ms)`` runs all timers that are due by then."""
+        return self._host.clock
