@@ -18,13 +18,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from bench import machine, report
 from bench.brokers import NAMES, Arena
 from bench.loads import SettlingLoad
-from bench.measure import BrokerGoneError, LoadError
 from bench.memory import fill_free_memory
 from bench.rows import LONG_LOG_GB, Row, all_rows, chosen, needs_warm_brokers, warm_up_loads
 from bench.runner import Runner, Runs, loads_of, turns
-from compat_tests.process import BrokerError
-from tools.jars import JarsError, class_path
-from tools.java import NoJavaError, find_java
+from harness.jars import JarsError, class_path
+from harness.java import NoJavaError, find_java
+from harness.measure import BrokerGoneError, LoadError
+from harness.process import BrokerError
 
 RESULTS = Path(__file__).resolve().parent / "results"
 ROUNDS, QUICK_ROUNDS = 3, 2

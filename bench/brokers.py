@@ -13,10 +13,10 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from bench.cluster import BrokerCluster
-from bench.measure import BrokerGoneError, LoadError, processor_time
-from compat_tests.kafkapy_process import KafkapyProcess
-from compat_tests.process import HOST, ChildProcess
-from compat_tests.real_kafka import AS_IN_PRODUCTION, RealKafka, ZooKeeper
+from harness.kafkapy_process import KafkapyProcess
+from harness.measure import BrokerGoneError, LoadError, processor_time
+from harness.process import HOST, ChildProcess
+from harness.real_kafka import AS_IN_PRODUCTION, RealKafka, ZooKeeper
 
 KAFKAPY = "kafkapy"
 KAFKAS = ("kafka-2.7.2", "kafka-4.1.0")

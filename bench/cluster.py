@@ -12,10 +12,10 @@ from confluent_kafka.cimpl import NewTopic
 from kazoo.exceptions import NoNodeError
 
 from bench.group_client import ask
-from bench.measure import BrokerGoneError, LoadError, processor_time, resident_mib
 from bench.raw_client import connect
-from compat_tests.cluster.brokers import tree_at
-from compat_tests.process import ChildProcess
+from harness.cluster import tree_at
+from harness.measure import BrokerGoneError, LoadError, processor_time, resident_mib
+from harness.process import ChildProcess
 from kafkapy.metadata.znodes import ControllerZNode
 from kafkapy.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

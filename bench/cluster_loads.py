@@ -22,10 +22,10 @@ from bench.group_client import ask
 from bench.loads import MANY, ROOT, Metrics, java_producer, python_client
 from bench.long_log import CLIENT as LOG_CLIENT
 from bench.long_log_client import RECORD_SIZE, RECORDS_OF_A_BATCH
-from bench.measure import LoadError, median
 from bench.raw_client import connect, error_of, produce_frame, receive
 from bench.workloads import Workload
-from compat_tests.cluster.brokers import tree_at
+from harness.cluster import tree_at
+from harness.measure import LoadError, median
 
 CLIENT = "bench.cluster_client"
 BROKERS = (1, 2, 3)

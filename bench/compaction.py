@@ -14,7 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from bench.brokers import Arena, Contestant
 from bench.loads import Metrics
-from bench.measure import BrokerGoneError, LoadError, parse_stat, peak_mib, processor_time
+from harness.measure import BrokerGoneError, LoadError, parse_stat, peak_mib, processor_time
 
 TIMEOUT_S = 120.0
 SEGMENT_BYTES = 16 * 1024 * 1024

@@ -10,7 +10,7 @@ from confluent_kafka.cimpl import NewTopic
 from bench.brokers import Arena, Contestant
 from bench.compaction import CHECKPOINT, DIRTY_ENOUGH, POLICY, SETTINGS, TIMEOUT_S, alter, read, wait_until
 from bench.loads import Latency, Metrics, python_client
-from bench.measure import LoadError
+from harness.measure import LoadError
 
 CLIENT = "bench.compaction_client"
 NEVER, SOON = {**POLICY, DIRTY_ENOUGH: "1.0"}, {**POLICY, DIRTY_ENOUGH: "0.01"}

@@ -14,8 +14,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer
 
-from bench.measure import percentile
 from bench.raw_client import ANSWER_TIMEOUT_S, HOST, connect, frame, receive, round_trips
+from harness.measure import percentile
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.headers import read_response_header
 from kafkapy.protocol.messages import response_class

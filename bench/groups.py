@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from bench.brokers import Arena, Contestant
 from bench.loads import MANY, Metrics, python_client
-from bench.measure import Meter
+from harness.measure import Meter
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from typing import ClassVar
 from bench.brokers import KAFKAPY, ROOT, Arena, Contestant
 from bench.lifecycle import until_acknowledged
 from bench.loads import Metrics, python_client
-from bench.measure import LoadError, resident_mib
-from compat_tests.kafkapy_process import kafkapy_command
+from harness.kafkapy_process import kafkapy_command
+from harness.measure import LoadError, resident_mib
 
 EPHEMERAL, MOCK, KFAKE = "kafkapy start", "librdkafka mock", "kfake"
 IN_PROCESS = {KAFKAPY: "kafkapy", MOCK: "mock"}

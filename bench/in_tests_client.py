@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from bench.measure import median, resident_mib
 from bench.raw_client import first_acknowledged_s
+from harness.measure import median, resident_mib
 
 TIMEOUT_S = 30.0
 

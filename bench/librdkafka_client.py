@@ -17,7 +17,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
-from bench.measure import percentile
+from harness.measure import percentile
 
 FLUSH_S = 60.0
 IDLE_S = 10.0

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from bench.brokers import Arena, Contestant
 from bench.loads import MANY, Fetch, Load, Metrics, Produce
-from bench.measure import LoadError, processor_time, resident_mib
 from bench.raw_client import first_acknowledged_s
 from bench.workloads import Workload
+from harness.measure import LoadError, processor_time, resident_mib
 
 START_TIMEOUT_S = 60.0
 SETTLE_S = 3.0

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from bench.brokers import Arena, Contestant
-from bench.measure import LoadError, Meter
 from bench.workloads import Workload, write_payload
-from compat_tests.java_tools import JavaTools
+from harness.java_tools import JavaTools
+from harness.measure import LoadError, Meter
 
 ROOT = Path(__file__).resolve().parent.parent
 TOOLS = "3.9.1"

@@ -14,7 +14,7 @@ from bench.brokers import Arena, Contestant
 from bench.loads import Floor, Metrics, python_client
 from bench.long_log_client import FETCH_SIZE, RECORD_SIZE, RECORDS_OF_A_BATCH
 from bench.machine import memory_size
-from bench.measure import LoadError, Meter, median
+from harness.measure import LoadError, Meter, median
 
 CLIENT = "bench.long_log_client"
 PASSES = 3

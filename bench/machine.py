@@ -8,9 +8,9 @@ from pathlib import Path
 
 import confluent_kafka
 
+from harness.java import find_java
 from kafkapy import __version__
 from kafkapy.records.scanner import scan_is_compiled
-from tools.java import find_java
 
 ROOT = Path(__file__).resolve().parent.parent
 

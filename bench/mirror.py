@@ -28,14 +28,14 @@ from confluent_kafka.cimpl import NewTopic
 
 from bench import machine
 from bench.brokers import HEAP
-from bench.measure import LoadError, median, processor_time, resident_mib
 from bench.report import number, stem_of, write
 from bench.workloads import payload_lines
-from compat_tests.clients.connect.workers import REPLICAS, ConnectProcess
-from compat_tests.kafkapy_process import ROOT, KafkapyProcess, kafkapy_command
-from compat_tests.process import ChildProcess
-from compat_tests.real_kafka import AS_IN_PRODUCTION, RealKafka
-from tools.java import find_java
+from harness.connect import REPLICAS, ConnectProcess
+from harness.java import find_java
+from harness.kafkapy_process import ROOT, KafkapyProcess, kafkapy_command
+from harness.measure import LoadError, median, processor_time, resident_mib
+from harness.process import ChildProcess
+from harness.real_kafka import AS_IN_PRODUCTION, RealKafka
 
 RESULTS = Path(__file__).resolve().parent / "results"
 VERSION = "2.7.2"

@@ -21,10 +21,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from bench.measure import processor_time, resident_mib
-from compat_tests.chaos.mirror_campaign import MirrorProcess
-from compat_tests.kafkapy_process import KafkapyProcess
-from compat_tests.process import ChildProcess, wait_for
+from harness.kafkapy_process import KafkapyProcess
+from harness.measure import processor_time, resident_mib
+from harness.mirror_process import MirrorProcess
+from harness.process import ChildProcess, wait_for
 
 RECORDS = 3
 """Of each topic."""

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 
-from bench.measure import percentile
+from harness.measure import percentile
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.headers import RequestHeader, write_request_header
 from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic

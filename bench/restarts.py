@@ -14,9 +14,9 @@ from bench.lifecycle import until_acknowledged
 from bench.loads import Metrics, python_client
 from bench.long_log import CLIENT
 from bench.long_log_client import RECORD_SIZE, RECORDS_OF_A_BATCH
-from bench.measure import LoadError, processor_time, resident_mib
-from compat_tests.process import ChildProcess
-from compat_tests.real_kafka import RealKafka
+from harness.measure import LoadError, processor_time, resident_mib
+from harness.process import ChildProcess
+from harness.real_kafka import RealKafka
 
 MANY_HEAP = "2G"
 CREATE_TIMEOUT_S = 120.0

@@ -8,10 +8,10 @@ from confluent_kafka import KafkaException
 from bench.brokers import KAFKAPY, Arena, Contestant, Visitor
 from bench.in_tests import InTests
 from bench.loads import ClusterLoad, Load, Metrics, SettlingLoad
-from bench.measure import LoadError
 from bench.rows import Row
 from bench.transactions import Transactions
-from compat_tests.process import BrokerError
+from harness.measure import LoadError
+from harness.process import BrokerError
 
 LAST_RUNS = 2
 SETTLED = 0.95

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from bench.brokers import KAFKAPY, Arena, Contestant
 from bench.loads import MANY, Floor, Metrics, python_client
-from bench.measure import Meter
+from harness.measure import Meter
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from itertools import count, repeat
 
 from bench.group_client import BEAT, COMMIT, Member, ask, commit_request
-from bench.measure import percentile
 from bench.raw_client import (
     VALUE,
     batch_frame,
@@ -25,6 +24,7 @@ from bench.raw_client import (
     receive,
     round_trips,
 )
+from harness.measure import percentile
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkapy.protocol.messages.heartbeat import HeartbeatRequest

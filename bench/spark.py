@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from bench.brokers import Arena, Contestant
 from bench.loads import Metrics, java_producer, python_client
-from bench.measure import Meter
 from bench.workloads import Workload
+from harness.measure import Meter
 
 PARTITIONS = 4
 TIMEOUT_S = 900.0

@@ -12,7 +12,7 @@ from bench.brokers import Arena, Contestant
 from bench.in_tests import MOCK
 from bench.librdkafka_client import WARM_TRANSACTIONS
 from bench.loads import MANY, Metrics, python_client
-from bench.measure import Meter
+from harness.measure import Meter
 
 
 @dataclass(frozen=True)

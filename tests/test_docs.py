@@ -21,6 +21,7 @@ FOLDERS = (
     "kafkapy/config",
     "compat_tests",
     "compat_tests/attack",
+    "harness",
     "kafkapy/records",
     "kafkapy/server/handlers",
 )

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from compat_tests.kafkapy_process import ROOT
+from harness.kafkapy_process import ROOT
 
 SHELL = "bash"
 PROGRAMS = ("python", "java", "go", "javascript")

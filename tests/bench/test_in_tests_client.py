@@ -9,7 +9,7 @@ import pytest
 
 from bench import in_tests
 from bench.in_tests import child
-from bench.measure import LoadError
+from harness.measure import LoadError
 
 
 @pytest.mark.parametrize("kind", ["kafkapy", "mock"])

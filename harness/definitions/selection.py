@@ -8,9 +8,9 @@ needs to be imported. The definitions of all messages are in tools/codegen/defin
 import ast
 from pathlib import Path
 
+from harness.definitions.model import Message, Versions
+from harness.definitions.names import module_name, modules
 from kafkapy.server.handlers import REGISTRY
-from tools.codegen.model import Message, Versions
-from tools.codegen.names import module_name, modules
 
 PACKAGE = Path(__file__).resolve().parent.parent.parent / "kafkapy"
 _MESSAGES = "kafkapy.protocol.messages"

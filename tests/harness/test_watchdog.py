@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFTEST = """
-from compat_tests import watchdog
+from harness import watchdog
 watchdog.GRACE_S = 0.5
 pytest_configure = watchdog.watch
 """

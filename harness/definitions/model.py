@@ -93,6 +93,11 @@ class Field:
         """Whether the field, or its elements, are structs."""
         return self.element[0].isupper()
 
+    @property
+    def absent_is_none(self) -> bool:
+        """Whether the default is None: for a tagged struct, which may be absent, and for a struct that may be null."""
+        return not self.is_array and self.is_struct and bool(self.nullable or self.tagged)
+
 
 @dataclass(slots=True)
 class Struct:

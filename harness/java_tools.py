@@ -2,9 +2,9 @@
 
 import subprocess
 
-from compat_tests.java_programs import QUIET
-from tools.jars import class_path
-from tools.java import find_java
+from harness.jars import class_path
+from harness.java import find_java
+from harness.java_programs import QUIET
 
 # The package that each release keeps a tool in, where it isn't the tools module's own.
 SCALA_TOOLS = {

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from compat_tests.process import HOST, ChildProcess
+from harness.process import HOST, ChildProcess
 
 ROOT = Path(__file__).resolve().parent.parent
 TEST_SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "8"}

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from compat_tests import compatibility
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.server.handlers import REGISTRY
-from tools import compatibility
 
 
 def test_the_committed_page_is_fresh() -> None:

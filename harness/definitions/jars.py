@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tools.codegen.model import Field, Message, Struct, Versions
+from harness.definitions.model import Field, Message, Struct, Versions
 
 _COMMENT = re.compile(r"^\s*//.*$|(?<=[\s,\]}])//[^\"\n]*$", re.MULTILINE)
 

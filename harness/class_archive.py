@@ -1,6 +1,6 @@
 """Keeps the classes that a Kafka broker loads in the JVM's own form: each of a run's many brokers starts sooner.
 
-`python -m compat_tests.class_archive [VERSION…]` makes missing archives, in some seconds each. Nothing depends on them:
+`python -m harness.class_archive [VERSION…]` makes missing archives, in some seconds each. Nothing depends on them:
 a broker without an archive, or with one of another Java, loads its classes from the jars.
 """
 
@@ -8,9 +8,9 @@ import os
 import sys
 from pathlib import Path
 
-from compat_tests.java_programs import BUILT, QUICK_START, class_archive
-from compat_tests.real_kafka import RealKafka
-from tools.jars import VERSIONS, jars_directory
+from harness.jars import VERSIONS, jars_directory
+from harness.java_programs import BUILT, QUICK_START, class_archive
+from harness.real_kafka import RealKafka
 
 
 def make(version: str) -> Path:

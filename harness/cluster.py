@@ -16,9 +16,9 @@ from confluent_kafka.cimpl import NewTopic
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from compat_tests.kafkapy_process import KafkapyProcess
-from compat_tests.process import HOST, ChildProcess, wait_for
-from compat_tests.real_kafka import ZooKeeper
+from harness.kafkapy_process import KafkapyProcess
+from harness.process import HOST, ChildProcess, wait_for
+from harness.real_kafka import ZooKeeper
 
 SESSION_MS = 6_000
 """The tests' ZooKeeper would give 2 s, two of its ticks; brokers on a busy machine need more."""

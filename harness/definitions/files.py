@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tools.codegen.model import Field, Message, Struct, Versions
+from harness.definitions.model import Field, Message, Struct, Versions
 
-DIRECTORY = Path(__file__).parent / "definitions"
+DIRECTORY = Path(__file__).resolve().parents[2] / "tools" / "codegen" / "definitions"
 
 
 def dump(message: Message) -> str:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from bench.measure import (
+from harness.measure import (
     BrokerGoneError,
     Meter,
     median,

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
-from compat_tests.keeper import keeper
+from harness.keeper import keeper
 
 HOST = "127.0.0.1"
 READY_TIMEOUT_S = 60.0

@@ -3,7 +3,7 @@
 import keyword
 import re
 
-from tools.codegen.model import Message
+from harness.definitions.model import Message, Versions
 
 _WORD_BREAK = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _ACRONYMS = {"KRaft": "Kraft", "ISR": "Isr"}
@@ -68,3 +68,31 @@ def modules(messages: dict[str, Message]) -> dict[str, list[Message]]:
         if all(message.name.startswith(("ConsumerGroup", "ShareGroup")) and not message.api_key for message in members):
             members.sort(key=lambda message: message.name)
     return dict(sorted(found.items()))
+
+
+def class_names(messages: list[Message]) -> dict[str, dict[str, str]]:
+    """For each message, its structs' class names; a name with two layouts gets the prefix Request or Response."""
+    layouts: dict[str, set[str]] = {}
+    for message in messages:
+        for struct, versions in message.reachable():
+            layouts.setdefault(struct.name, set()).add(_layout_key(message, struct.name, versions))
+    found: dict[str, dict[str, str]] = {}
+    for message in messages:
+        found[message.name] = {}
+        for struct, _ in message.reachable():
+            clash = len(layouts[struct.name]) > 1
+            prefix = _prefix(message) if clash else ""
+            found[message.name][struct.name] = class_name(prefix + struct.name)
+    return found
+
+
+def _prefix(message: Message) -> str:
+    return message.kind.capitalize() if message.api_key is not None else re.sub("(Key|Value)$", "", message.name)
+
+
+def _layout_key(message: Message, name: str, versions: Versions) -> str:
+    inner = [
+        (member, _layout_key(message, member.element, member.versions) if member.is_struct else "")
+        for member in message.structs[name].fields
+    ]
+    return repr((inner, versions, message.flexible))

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tools import jars
+from harness import jars
 
 
 def _fake_fetch(version: str, target: Path, work: Path) -> None:
@@ -71,7 +71,7 @@ def test_the_class_path_has_one_logging_binding(cache: Path) -> None:
 
 
 def test_a_class_path_that_was_not_fetched_says_how_to(cache: Path) -> None:
-    with pytest.raises(jars.JarsError, match=r"python -m tools.jars 1\.0"):
+    with pytest.raises(jars.JarsError, match=r"python -m harness.jars 1\.0"):
         jars.class_path("1.0")
 
 

@@ -1,8 +1,8 @@
 """docs/compatibility.md out of `REGISTRY`, the handlers' cards and what the compatibility suite found.
 
-`python -m tools.compatibility` writes the page; `--check` fails when it is stale. `--results FILE` first takes into
-`docs/compatibility.json` what runs of `compat_tests`, with the same option, have found; of a test that several of the
-files tell of, the last one counts.
+`python -m compat_tests.compatibility` writes the page; `--check` fails when it is stale. `--results FILE` first takes
+into `docs/compatibility.json` what runs of `compat_tests`, with the same option, have found; of a test that several of
+the files tell of, the last one counts.
 """
 
 import argparse
@@ -11,10 +11,9 @@ import re
 import sys
 from pathlib import Path
 
-from compat_tests import results
+from compat_tests import client_table, results
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.server.handlers import REGISTRY, Api
-from tools import client_table
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "compatibility.md"
@@ -32,9 +31,9 @@ KAFKA_2_7 = {
 
 HEAD = """# What kafkapy serves of Kafka's protocol, and to whom
 
-Made by `python -m tools.compatibility` from `kafkapy/server/handlers/__init__.py`, the card that opens each handler,
-and `docs/compatibility.json`, which `make compatibility` writes; `make check` fails when it is stale. The versions of
-Apache Kafka are those that a running 2.7.2 lists.
+Made by `python -m compat_tests.compatibility` from `kafkapy/server/handlers/__init__.py`, the card that opens each
+handler, and `docs/compatibility.json`, which `make compatibility` writes; `make check` fails when it is stale. The
+versions of Apache Kafka are those that a running 2.7.2 lists.
 
 ## APIs
 
@@ -103,7 +102,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     if PAGE.is_file() and PAGE.read_text() == page():
         return 0
-    print(f"{PAGE.relative_to(ROOT)} is stale: run python -m tools.compatibility", file=sys.stderr)
+    print(f"{PAGE.relative_to(ROOT)} is stale: run python -m compat_tests.compatibility", file=sys.stderr)
     return 1
 
 
