@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from bench.brokers import HEAP, KAFKAPY, KAFKAS
+from bench.brokers.contestants import HEAP, KAFKAPY, KAFKAS
 from bench.rows import Row
 from bench.runner import Runs
 from harness.measure import median

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaException
 
-from bench.brokers import KAFKAPY, Arena, Contestant, Visitor
-from bench.in_tests import InTests
-from bench.loads import ClusterLoad, Load, Metrics, SettlingLoad
+from bench.brokers.contestants import KAFKAPY, Arena, Contestant, Visitor
+from bench.loads.in_tests import InTests
+from bench.loads.load import ClusterLoad, Load, Metrics, SettlingLoad
+from bench.loads.transactions import Transactions
 from bench.rows import Row
-from bench.transactions import Transactions
 from harness.measure import LoadError
 from harness.process import BrokerError
 

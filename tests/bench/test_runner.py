@@ -6,11 +6,11 @@ from typing import cast
 import pytest
 from confluent_kafka import KafkaException
 
-from bench.brokers import Arena, Contestant
-from bench.in_tests import MOCK, InTests
-from bench.loads import Metrics
+from bench.brokers.contestants import Arena, Contestant
+from bench.loads.in_tests import MOCK, InTests
+from bench.loads.load import Metrics
+from bench.loads.transactions import Transactions
 from bench.runner import Runner, peers_of, turns
-from bench.transactions import Transactions
 from harness.measure import LoadError
 from harness.process import BrokerError
 
