@@ -10,6 +10,7 @@ PAGES = sorted(
     [
         ROOT / "README.md",
         ROOT / "CONTRIBUTING.md",
+        ROOT / "compat_tests" / "README.md",
         ROOT / "kafkapy" / "storage" / "README.md",
         *(ROOT / "docs").glob("*.md"),
     ]

@@ -18,8 +18,8 @@ from harness.kafkapy_process import ROOT
 
 GROWING = "docs/growing.md"
 SNIPPETS = {
-    "CONTRIBUTING.md": 4,
     "README.md": 11,
+    "compat_tests/README.md": 4,
     "docs/cluster.md": 7,
     "docs/faults.md": 18,
     "docs/growing.md": 20,
