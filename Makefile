@@ -78,7 +78,7 @@ setup: $(INSTALLED) $(COMPILED)
 
 # Spark's Kafka connector and Iceberg, which a session would fetch when it starts.
 $(SPARK_JARS): $(SPARK_INSTALLED)
-	@$(BIN)/python -m tools.java --ensure
+	@$(BIN)/python -m harness.java --ensure
 	@$(BIN)/python -m spark_examples.session
 	@touch $(SPARK_JARS)
 
@@ -86,14 +86,14 @@ $(SPARK_JARS): $(SPARK_INSTALLED)
 spark-setup: setup $(SPARK_JARS)
 
 java: setup $(SPARK_INSTALLED)
-	@$(BIN)/python -m tools.java --ensure
+	@$(BIN)/python -m harness.java --ensure
 
 jars: java
-	@$(BIN)/python -m tools.jars
+	@$(BIN)/python -m harness.jars
 
 # What makes the suite's many brokers start sooner.
 archives: jars
-	@$(BIN)/python -m compat_tests.class_archive
+	@$(BIN)/python -m harness.class_archive
 
 # --- the checks ---------------------------------------------------------------------------------------------------
 
@@ -105,10 +105,10 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/mypy --strict tools compat_tests bench --exclude '^compat_tests/spark/'
+	$(BIN)/mypy --strict harness tools compat_tests bench --exclude '^compat_tests/spark/'
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.codegen --check
-	$(BIN)/python -m tools.compatibility --check
+	$(BIN)/python -m compat_tests.compatibility --check
 
 # The types of what needs PySpark and matplotlib.
 lint-spark: spark-setup
@@ -205,7 +205,7 @@ FOUND := .cache/compatibility-results.json
 TARGETS ?= kafkapy kafkapy-cluster kafka-2.7.2 kafka-3.9.1 kafka-4.1.0
 
 compatibility: setup archives
-	@$(BIN)/python -m tools.jars --long
+	@$(BIN)/python -m harness.jars --long
 	rm -f $(FOUND)
 	@failed=0; for target in $(TARGETS); do \
 		echo "--- $$target ---"; \
@@ -213,13 +213,13 @@ compatibility: setup archives
 		$(BIN)/pytest compat_tests --results $(FOUND) --target $$target --last-failed --last-failed-no-failures none || \
 		failed=1; \
 	done; \
-	$(BIN)/python -m tools.compatibility --results $(FOUND); \
+	$(BIN)/python -m compat_tests.compatibility --results $(FOUND); \
 	exit $$failed
 
 CLUSTER ?= kafkapy-cluster
 
 compat-cluster: setup archives
-	@$(BIN)/python -m tools.jars --long
+	@$(BIN)/python -m harness.jars --long
 	$(BIN)/pytest compat_tests -n $(WORKERS) -m scenario --target $(CLUSTER) $(ARGUMENTS)
 
 test: lint lint-spark coverage

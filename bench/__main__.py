@@ -15,16 +15,17 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bench import machine, report
-from bench.brokers import NAMES, Arena
-from bench.loads import SettlingLoad
-from bench.measure import BrokerGoneError, LoadError
-from bench.memory import fill_free_memory
+from bench import report
+from bench.brokers import machine
+from bench.brokers.contestants import NAMES, Arena
+from bench.brokers.memory import fill_free_memory
+from bench.loads.load import SettlingLoad
 from bench.rows import LONG_LOG_GB, Row, all_rows, chosen, needs_warm_brokers, warm_up_loads
 from bench.runner import Runner, Runs, loads_of, turns
-from compat_tests.process import BrokerError
-from tools.jars import JarsError, class_path
-from tools.java import NoJavaError, find_java
+from harness.jars import JarsError, class_path
+from harness.java import NoJavaError, find_java
+from harness.measure import BrokerGoneError, LoadError
+from harness.process import BrokerError
 
 RESULTS = Path(__file__).resolve().parent / "results"
 ROUNDS, QUICK_ROUNDS = 3, 2
@@ -81,7 +82,7 @@ def compare(
 
         if not arguments.quick:
             filled = fill_free_memory(arena.scratch, say)
-            about["free memory before"] = f"{filled / 2**30:.1f} GiB filled with pages of a file (bench/memory.py)"
+            about["free memory before"] = f"{filled / 2**30:.1f} GiB filled with pages of a file (brokers/memory.py)"
         deadline = time.monotonic() + 60 * arguments.minutes
         runner = Runner(arena, brokers, rounds, step, start=needs_warm)
         runner.warm_up(warming)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from rich.table import Table
 
-from bench.brokers import HEAP, KAFKAPY, KAFKAS
-from bench.measure import median
+from bench.brokers.contestants import HEAP, KAFKAPY, KAFKAS
 from bench.rows import Row
 from bench.runner import Runs
+from harness.measure import median
 
 NOTE = (
     "Medians of alternating runs on brokers that have had 0.7 GB and 100,000 requests before, and each load once more "

@@ -4,21 +4,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from bench.cluster_loads import CatchUp, ControllerFailover, FollowerMemory, LeaderLoss, ReplicatedProduce
-from bench.compaction import Compaction
-from bench.compaction_latency import CompactionLatency
-from bench.durable import DurableRecords
-from bench.groups import Commits, FirstRecord, Settle
-from bench.in_tests import InTests
-from bench.lifecycle import Memory, OnNewBroker, StartUp
-from bench.loads import ClusterLoad, Fetch, Latency, Load, Produce, ProduceThenFetch, SingleRecords
-from bench.long_append import AppendsToLongLogs
-from bench.long_log import LongLog
-from bench.restarts import ManyPartitions, Recovery
-from bench.small import SmallRequests
-from bench.spark import SparkReads
-from bench.transactions import Transactions, TransactionsWithOffsets
-from bench.workloads import Workload
+from bench.loads.cluster import CatchUp, ControllerFailover, FollowerMemory, LeaderLoss, ReplicatedProduce
+from bench.loads.compaction import Compaction
+from bench.loads.compaction_latency import CompactionLatency
+from bench.loads.groups import Commits, FirstRecord, Settle
+from bench.loads.in_tests import InTests
+from bench.loads.lifecycle import Memory, OnNewBroker, StartUp
+from bench.loads.load import ClusterLoad, Load
+from bench.loads.long_append import AppendsToLongLogs
+from bench.loads.long_log import LongLog
+from bench.loads.records import Fetch, Produce, ProduceThenFetch
+from bench.loads.restarts import ManyPartitions, Recovery
+from bench.loads.single import DurableRecords, Latency, SingleRecords
+from bench.loads.small import SmallRequests
+from bench.loads.spark import SparkReads
+from bench.loads.transactions import Transactions, TransactionsWithOffsets
+from bench.loads.workloads import Workload
 
 CODECS = ("gzip", "snappy", "lz4", "zstd")
 QUICK_SHARE = 5

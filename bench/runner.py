@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaException
 
-from bench.brokers import KAFKAPY, Arena, Contestant, Visitor
-from bench.in_tests import InTests
-from bench.loads import ClusterLoad, Load, Metrics, SettlingLoad
-from bench.measure import LoadError
+from bench.brokers.contestants import KAFKAPY, Arena, Contestant, Visitor
+from bench.loads.in_tests import InTests
+from bench.loads.load import ClusterLoad, Load, Metrics, SettlingLoad
+from bench.loads.transactions import Transactions
 from bench.rows import Row
-from bench.transactions import Transactions
-from compat_tests.process import BrokerError
+from harness.measure import LoadError
+from harness.process import BrokerError
 
 LAST_RUNS = 2
 SETTLED = 0.95

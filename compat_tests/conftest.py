@@ -12,13 +12,13 @@ from compat_tests.clients.agents import Agents
 from compat_tests.clients.java_tools.tools import Tools, ToolsOf
 from compat_tests.groups.wire import Wire, find_coordinator
 from compat_tests.libraries import why_not_imported
-from compat_tests.process import Broker
 from compat_tests.results import Results, mark, tables
 from compat_tests.scenarios import MARKS, is_long_on_clusters, mark_differences, runs_on, target_of
 from compat_tests.targets import KAFKA, KAFKAPY, KNOWN, MissingEngineError, TargetError, check, is_cluster, running
-from compat_tests.watchdog import watch
-from tools.jars import VERSIONS, jars_directory
-from tools.java import NoJavaError, find_java
+from harness.jars import VERSIONS, jars_directory
+from harness.java import NoJavaError, find_java
+from harness.process import Broker
+from harness.watchdog import watch
 
 RESULTS = "kafkapy-results"
 GROUPS = 32

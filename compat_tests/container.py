@@ -4,8 +4,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from compat_tests.process import HOST, BrokerError, answers_api_versions, free_port, wait_for
-from compat_tests.real_kafka import ONE_BROKER
+from harness.process import HOST, BrokerError, answers_api_versions, free_port, wait_for
+from harness.real_kafka import ONE_BROKER
 
 IMAGE = r"[\w.-]+(:\d+)?(/[\w.-]+)*(:[\w.-]+)?(@sha256:[0-9a-f]{64})?"
 INSIDE = 9092

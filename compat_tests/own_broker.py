@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Union
 
 import pytest
 
-from compat_tests.kafkapy_process import KafkapyProcess
-from compat_tests.process import Broker, ChildProcess
-from compat_tests.real_kafka import RealKafka
 from compat_tests.targets import KAFKA, KAFKAPY, is_cluster
+from harness.kafkapy_process import KafkapyProcess
+from harness.process import Broker, ChildProcess
+from harness.real_kafka import RealKafka
 
 if TYPE_CHECKING:
     from compat_tests.cluster.three_brokers import ThreeBrokers

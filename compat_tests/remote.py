@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from compat_tests.process import answers_api_versions
+from harness.process import answers_api_versions
 
 
 class RemoteBroker:

@@ -7,12 +7,12 @@ import re
 from contextlib import AbstractContextManager, nullcontext
 
 from compat_tests.container import IMAGE, Container, why_no_engine
-from compat_tests.kafkapy_process import KafkapyProcess
-from compat_tests.process import Broker, answers_api_versions
-from compat_tests.real_kafka import RealKafka
 from compat_tests.remote import RemoteBroker
-from tools.jars import VERSIONS, jars_directory
-from tools.java import NoJavaError, find_java
+from harness.jars import VERSIONS, jars_directory
+from harness.java import NoJavaError, find_java
+from harness.kafkapy_process import KafkapyProcess
+from harness.process import Broker, answers_api_versions
+from harness.real_kafka import RealKafka
 
 KAFKAPY = "kafkapy"
 KAFKA = "kafka-"
@@ -65,7 +65,7 @@ def _check_image(image: str) -> None:
 
 def _check_release(version: str) -> None:
     if not any(jars_directory(version).glob("*.jar")):
-        raise TargetError(f"the jars of Kafka {version} are not here: run python -m tools.jars {version}")
+        raise TargetError(f"the jars of Kafka {version} are not here: run python -m harness.jars {version}")
     try:
         find_java()
     except NoJavaError as missing:

@@ -10,8 +10,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from harness.java import NoJavaError
 from spark_examples.broker import running_broker
-from tools.java import NoJavaError
 
 CONSOLE = Console()
 

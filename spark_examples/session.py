@@ -12,7 +12,7 @@ import pyspark
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from tools.java import find_java
+from harness.java import find_java
 
 ROOT = Path(__file__).resolve().parent.parent
 IVY = ROOT / ".cache" / "ivy"
@@ -85,7 +85,8 @@ def open_session(
     With `master`, the URL of a Spark cluster on this machine (`spark://HOST:PORT`), the driver alone is in this
     process, and `cores` are those of its executors, one each. Without it Spark is local, with so many threads. With
     `lake`, a directory, Iceberg is there, and keeps the tables of its catalog LAKE in it. Raises
-    tools.java.NoJavaError without a usable Java, NoSessionError when a jar can't be had or the cluster does not answer.
+    harness.java.NoJavaError without a usable Java, NoSessionError when a jar can't be had or the cluster does not
+    answer.
     Python workers would run the PATH's `python3`, not this environment's, if they weren't told.
     """
     os.environ.update(find_java().environment())

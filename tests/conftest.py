@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from compat_tests.watchdog import watch
+from harness.watchdog import watch
 
 # The time of an example depends on the load of the machine, so it has no limit; pytest-timeout ends a hanging test.
 settings.register_profile("kafkapy", deadline=None)

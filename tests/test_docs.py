@@ -10,6 +10,7 @@ PAGES = sorted(
     [
         ROOT / "README.md",
         ROOT / "CONTRIBUTING.md",
+        ROOT / "compat_tests" / "README.md",
         ROOT / "kafkapy" / "storage" / "README.md",
         *(ROOT / "docs").glob("*.md"),
     ]
@@ -21,6 +22,7 @@ FOLDERS = (
     "kafkapy/config",
     "compat_tests",
     "compat_tests/attack",
+    "harness",
     "kafkapy/records",
     "kafkapy/server/handlers",
 )

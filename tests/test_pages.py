@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.java_programs import MissingToolchainError
-from compat_tests.kafkapy_process import ROOT
 from compat_tests.pages.preparations import BEFORE
 from compat_tests.pages.shell import Shell, alone
 from compat_tests.pages.snippets import OUTPUT, PROGRAMS, SHELL, Section, pages, sections
 from compat_tests.pages.toolchains import environment, needs_java
+from harness.java_programs import MissingToolchainError
+from harness.kafkapy_process import ROOT
 
 GROWING = "docs/growing.md"
 SNIPPETS = {
-    "CONTRIBUTING.md": 4,
     "README.md": 11,
+    "compat_tests/README.md": 4,
     "docs/cluster.md": 7,
     "docs/faults.md": 18,
     "docs/growing.md": 20,

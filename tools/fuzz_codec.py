@@ -12,6 +12,7 @@ import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
+from harness.mutation import mutate
 from kafkapy.protocol.framing import FrameDecoder
 from kafkapy.protocol.headers import RequestHeader, read_request_header, write_request_header
 from kafkapy.protocol.message import Message, ProtocolError
@@ -24,14 +25,6 @@ CORPUS = Path(__file__).resolve().parent.parent / "tests" / "fuzz" / "corpus"
 BUDGET = 20_000
 MEMORY_PER_SLOT = 160
 MEMORY_PER_BYTE = 12
-EXTREMES = [
-    b"\xff\xff\xff\xff",
-    b"\x7f\xff\xff\xff",
-    b"\x80\x00\x00\x00",
-    b"\xff\xff\xff\xff\x0f",
-    b"\x00",
-    b"\xff" * 6,
-]
 
 
 class FuzzFailure(Exception):
@@ -53,29 +46,6 @@ def seeds() -> Iterator[bytes]:
             yield writer.getvalue() + bytes(16)
     for path in sorted(CORPUS.glob("*.bin")):
         yield path.read_bytes()
-
-
-def mutate(data: bytes, chance: random.Random) -> bytes:
-    """One to six random changes; the API key and version mostly stay."""
-    changed = bytearray(data)
-    for _ in range(chance.randint(1, 6)):
-        start = 0 if chance.random() < 0.02 else min(8, len(changed))
-        position = chance.randint(start, len(changed))
-        match chance.randrange(6):
-            case 0:
-                changed[position : position + 1] = chance.randbytes(1)
-            case 1:
-                extreme = chance.choice(EXTREMES)
-                changed[position : position + len(extreme)] = extreme
-            case 2:
-                del changed[position : position + chance.randint(1, 8)]
-            case 3:
-                changed[position:position] = chance.randbytes(chance.randint(1, 12))
-            case 4:
-                changed[position:position] = bytes([chance.choice((0, 1, 2, 3))]) * chance.randint(1, 200)
-            case _:
-                changed[position : position + 4] = chance.randint(0, 300).to_bytes(4, "big")
-    return bytes(changed)
 
 
 def run_input(data: bytes) -> bool:

@@ -26,7 +26,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from bench.measure import BrokerGoneError
 from compat_tests.attack.answers import Answers
 from compat_tests.attack.filled import PIPELINE, Filler, Kind, Shape, kinds, shapes
 from compat_tests.attack.latencies import Sample, corrected, percentile
@@ -35,9 +34,10 @@ from compat_tests.attack.options import Bounds, bounds_of, parser_of
 from compat_tests.attack.prepared import Counts, Prepared
 from compat_tests.attack.second_client import Report, SecondClient
 from compat_tests.attack.watch import Watch, place_of, waited_s
-from compat_tests.process import HOST, BrokerError
+from harness.measure import BrokerGoneError
+from harness.process import HOST, BrokerError
+from harness.wire import Wire
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
-from tests.server.wire import Wire
 
 FULL_SIZE: Final = 104_000_000
 """A little less than ``socket.request.max.bytes``, unless configured."""

@@ -18,11 +18,11 @@ from typing import Any, Final, NamedTuple
 
 from compat_tests.attack.prepared import PARTITIONS_OF_FIRST, Counts, framed, group, topic, transactional_id
 from compat_tests.differential.steps import definitions, fields_of, request_definition
+from harness.definitions.model import Field
 from kafkapy.protocol.headers import request_header_version
 from kafkapy.protocol.writer import Writer
 from kafkapy.records.compression import ZSTD
 from kafkapy.records.record import Record, encode_batch
-from tools.codegen.model import Field
 
 KNOWN, REPEATED, UNKNOWN, INVALID = "known", "repeated", "unknown", "invalid"
 NAMES: Final = (KNOWN, REPEATED, UNKNOWN, INVALID)

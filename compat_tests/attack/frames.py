@@ -25,6 +25,7 @@ from compat_tests.differential.ids import Ids
 from compat_tests.differential.odd_records import OddRecords, changed, with_crc
 from compat_tests.differential.requests import Served, single
 from compat_tests.differential.steps import RequestBuilder
+from harness.mutation import mutate
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.headers import RequestHeader, read_request_header, write_request_header
 from kafkapy.protocol.message import ProtocolError
@@ -35,7 +36,6 @@ from kafkapy.protocol.reader import Reader
 from kafkapy.protocol.writer import Writer
 from kafkapy.records.compression import GZIP, LZ4, SNAPPY, ZSTD, compress
 from kafkapy.records.record import Record, encode_batch, encode_legacy
-from tools.fuzz_codec import mutate
 
 TOPICS: Final = 12
 COUNTS: Final = Counts(TOPICS, 12, 12)

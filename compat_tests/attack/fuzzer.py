@@ -46,8 +46,8 @@ from compat_tests.data_path.frames import fetch
 from compat_tests.differential.ids import Ids
 from compat_tests.differential.requests import Served
 from compat_tests.groups.wire import Wire, answer_to_creation, find_coordinator, join_request, sync_request
-from compat_tests.kafkapy_process import KafkapyProcess
-from compat_tests.process import HOST
+from harness.kafkapy_process import KafkapyProcess
+from harness.process import HOST
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.protocol.messages.create_topics import CreatableTopic
 from kafkapy.protocol.messages.delete_groups import DeleteGroupsRequest

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from compat_tests.keeper import keeper
+from harness.keeper import keeper
 
 MEMORY: Final = Path("/dev/shm")
 """A file system without a disk: the loop's own delays are measured, and 10,000 topics are copied in seconds."""

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from compat_tests.groups.wire import Wire
-from compat_tests.kafkapy_process import KafkapyProcess
-from compat_tests.process import HOST
+from harness.kafkapy_process import KafkapyProcess
+from harness.process import HOST
 from kafkapy.protocol.headers import RequestHeader, write_request_header
 from kafkapy.protocol.messages import response_class
 from kafkapy.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest

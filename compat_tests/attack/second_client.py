@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 from compat_tests.attack.latencies import Sample
-from compat_tests.process import HOST
+from harness.process import HOST
 from kafkapy.protocol.headers import RequestHeader, read_response_header, write_request_header
 from kafkapy.protocol.message import ProtocolError
 from kafkapy.protocol.messages import response_class

@@ -12,8 +12,8 @@ import pytest
 
 from compat_tests.data_path.frames import new_topic
 from compat_tests.groups.wire import Wire
-from compat_tests.kafkapy_process import KafkapyProcess
-from compat_tests.process import Broker
+from harness.kafkapy_process import KafkapyProcess
+from harness.process import Broker
 from kafkapy.protocol.headers import RequestHeader, write_request_header
 from kafkapy.protocol.messages import incremental_alter_configs as incremental
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest

@@ -15,8 +15,8 @@ import pytest
 
 from compat_tests.data_path.frames import batch, new_topic, produce
 from compat_tests.groups.wire import Wire
-from compat_tests.kafkapy_process import KafkapyProcess
-from compat_tests.process import Broker
+from harness.kafkapy_process import KafkapyProcess
+from harness.process import Broker
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkapy.protocol.messages.metadata import MetadataRequest

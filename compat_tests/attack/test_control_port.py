@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.kafkapy_process import KafkapyProcess
-from compat_tests.process import HOST, free_port
+from harness.kafkapy_process import KafkapyProcess
+from harness.process import HOST, free_port
 from tests.testing.control.requests import Requests
 
 REQUESTS = 3_000

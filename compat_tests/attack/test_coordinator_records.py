@@ -12,7 +12,7 @@ import pytest
 from compat_tests.data_path.frames import produce
 from compat_tests.groups.wire import Wire, create_topic, find_coordinator
 from compat_tests.own_broker import own_broker
-from compat_tests.process import Broker, ChildProcess
+from harness.process import Broker, ChildProcess
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkapy.protocol.messages.offset_commit import (

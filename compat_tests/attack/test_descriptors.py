@@ -9,8 +9,8 @@ import pytest
 
 from compat_tests.data_path.frames import batch, new_topic, produce
 from compat_tests.groups.wire import Wire
-from compat_tests.kafkapy_process import KafkapyProcess
-from compat_tests.process import wait_for
+from harness.kafkapy_process import KafkapyProcess
+from harness.process import wait_for
 from kafkapy.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkapy.protocol.messages.delete_topics import DeleteTopicsRequest
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest

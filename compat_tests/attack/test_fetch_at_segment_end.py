@@ -13,7 +13,7 @@ import pytest
 
 from compat_tests.data_path.frames import batch, list_offsets, new_topic, produce
 from compat_tests.groups.wire import Wire
-from compat_tests.process import Broker
+from harness.process import Broker
 from kafkapy.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kafkapy.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkapy.protocol.messages.end_txn import EndTxnRequest

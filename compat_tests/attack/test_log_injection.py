@@ -11,7 +11,7 @@ import pytest
 
 from compat_tests.data_path.frames import batch, produce_request
 from compat_tests.groups.wire import Wire, join_request
-from compat_tests.kafkapy_process import KafkapyProcess
+from harness.kafkapy_process import KafkapyProcess
 from kafkapy.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from kafkapy.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest

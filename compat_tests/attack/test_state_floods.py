@@ -9,7 +9,7 @@ import pytest
 from compat_tests.data_path.frames import fetch, new_topic, produce
 from compat_tests.groups.wire import Wire, find_coordinator, join_request
 from compat_tests.own_broker import own_broker
-from compat_tests.process import Broker, ChildProcess
+from harness.process import Broker, ChildProcess
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.protocol.messages.describe_groups import DescribeGroupsRequest
 from kafkapy.protocol.messages.join_group import JoinGroupRequestProtocol

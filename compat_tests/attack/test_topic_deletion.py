@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from compat_tests.groups.wire import Wire, create_topic
-from compat_tests.process import Broker
 from compat_tests.scenarios import IN_KRAFT
+from harness.process import Broker
 from kafkapy.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from kafkapy.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from kafkapy.protocol.messages.delete_topics import DeleteTopicsRequest

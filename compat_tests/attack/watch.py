@@ -5,8 +5,8 @@ import re
 from pathlib import Path
 from typing import Final
 
-from bench.measure import parse_resident_kib, processor_time
-from compat_tests.process import ChildProcess
+from harness.measure import parse_resident_kib, processor_time
+from harness.process import ChildProcess
 
 TRACEBACK: Final = "Traceback (most recent call last)"
 ESCAPED: Final = re.compile(r"Task exception was never retrieved|Future exception was never retrieved|Unhandled")

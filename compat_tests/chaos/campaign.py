@@ -24,7 +24,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from compat_tests.chaos.load import PARTITIONS, Commits, Load
 from compat_tests.chaos.power import PowerCutDisk
-from compat_tests.kafkapy_process import KafkapyProcess, kafkapy_command
+from harness.kafkapy_process import KafkapyProcess, kafkapy_command
 
 SETTINGS = {
     "log.segment.bytes": "65536",

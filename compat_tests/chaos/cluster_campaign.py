@@ -33,7 +33,7 @@ from compat_tests.chaos.three_machines import (
 )
 from compat_tests.chaos.windows import NEED_NAMESPACES, Faults, Kind, Window
 from compat_tests.chaos.workload import History, Round
-from compat_tests.process import BrokerError, wait_for
+from harness.process import BrokerError, wait_for
 
 MODULE = "compat_tests.chaos.cluster_campaign"
 PER_ROUND = 20

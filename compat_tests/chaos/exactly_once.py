@@ -19,7 +19,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from compat_tests.chaos.copier import GROUP, PARTITIONS, SOURCE, TARGET, TRANSACTION
 from compat_tests.exchange.contents import read_all
-from compat_tests.kafkapy_process import ROOT, KafkapyProcess
+from harness.kafkapy_process import ROOT, KafkapyProcess
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.groups import committed
 

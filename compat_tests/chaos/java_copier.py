@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from compat_tests.java_programs import java_command
-from compat_tests.keeper import keeper
+from harness.java_programs import java_command
+from harness.keeper import keeper
 
 SOURCE = Path(__file__).with_name("java") / "Copier.java"
 VERSION = "2.7.2"

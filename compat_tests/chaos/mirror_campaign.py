@@ -30,9 +30,9 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from compat_tests.chaos.mirror_load import PARTITIONS, TOPICS, WRITER, Load, Verdict, create_topics
 from compat_tests.chaos.mirror_sides import Aim, OneBroker, Side, ThreeBrokersSide
-from compat_tests.kafkapy_process import ROOT, kafkapy_command
-from compat_tests.process import ChildProcess, wait_for
-from compat_tests.real_kafka import ZooKeeper
+from harness.mirror_process import MirrorProcess
+from harness.process import wait_for
+from harness.real_kafka import ZooKeeper
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import ClientError
 from kafkapy.clients.groups import committed
@@ -108,32 +108,6 @@ AIMS = {
 OF_SOURCE = frozenset(
     {Kind.SOURCE_KILLED, Kind.SOURCE_STOPPED, Kind.SOURCE_CONTROLLER_KILLED, Kind.SOURCE_TRANSACTIONS_KILLED}
 )
-
-
-class MirrorProcess(ChildProcess):
-    """A `kafkapy mirror` that begins when it is started; all its starts write to one log."""
-
-    def __init__(self, source: str, target: str, directory: Path, words: Sequence[str]) -> None:
-        super().__init__("mirror", directory)
-        self._words = ["mirror", "--from", source, "--to", target, "--interval", "0.1", *words]
-        self._from_byte = 0
-
-    def command(self) -> list[str]:
-        """The command line; what the log has until now is of earlier starts."""
-        self._from_byte = self.log_path.stat().st_size
-        return [*kafkapy_command(), *self._words]
-
-    def environment(self) -> dict[str, str]:
-        return {**os.environ, "PYTHONPATH": str(ROOT)}
-
-    def is_ready(self) -> bool:
-        """A broker that is away ends it, so nothing is awaited."""
-        return True
-
-    @property
-    def said(self) -> str:
-        """What it has written since its last start."""
-        return self.log_path.read_bytes()[self._from_byte :].decode(errors="replace")
 
 
 class Campaign:

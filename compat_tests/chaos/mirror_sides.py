@@ -12,9 +12,9 @@ from typing import Final, Self
 from kazoo.client import KazooClient
 
 from compat_tests.cluster.three_brokers import GROUP, TRANSACTION, ThreeBrokers
-from compat_tests.kafkapy_process import KafkapyProcess
-from compat_tests.process import ChildProcess, wait_for
-from compat_tests.real_kafka import RealKafka, ZooKeeper
+from harness.kafkapy_process import KafkapyProcess
+from harness.process import ChildProcess, wait_for
+from harness.real_kafka import RealKafka, ZooKeeper
 
 SETTINGS: Final = {
     "log.segment.bytes": "1000000",

@@ -22,7 +22,8 @@ from compat_tests.chaos.checks import (
     wrong_coordinators,
 )
 from compat_tests.chaos.three_machines import BROKERS, INTERNAL_TOPICS, KEPT_TOPIC, NoProgressError, ThreeMachines
-from compat_tests.process import wait_for
+from harness.process import wait_for
+from harness.wire import Wire
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -35,7 +36,6 @@ from kafkapy.protocol.messages.offset_commit import (
 from kafkapy.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from kafkapy.records.batch import iterate_headers
 from kafkapy.records.record import read_records
-from tests.server.wire import Wire
 
 GROUP, TRANSACTION = 0, 1
 """The key types of FindCoordinator, and the places of their topics in INTERNAL_TOPICS."""

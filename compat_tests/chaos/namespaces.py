@@ -13,8 +13,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from compat_tests.keeper import keeper
-from compat_tests.process import wait_for
+from harness.keeper import keeper
+from harness.process import wait_for
 
 ISOLATED = "KAFKAPY_CHAOS_ISOLATED"
 TOOLS = ("unshare", "nsenter", "ip", "mount")

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from compat_tests.kafkapy_process import KafkapyProcess
+from harness.kafkapy_process import KafkapyProcess
 
 EXT4_IOC_SHUTDOWN = 0x8004587D
 WITHOUT_LOG_FLUSH = 2

@@ -29,9 +29,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
-from bench.measure import percentile, processor_time, resident_mib
-from compat_tests.cluster.brokers import Cluster, eventually
-from compat_tests.real_kafka import ZooKeeper
+from harness.cluster import Cluster, eventually
+from harness.measure import percentile, processor_time, resident_mib
+from harness.real_kafka import ZooKeeper
 
 SETTINGS = {
     "default.replication.factor": "3",

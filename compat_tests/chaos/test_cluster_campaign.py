@@ -7,7 +7,7 @@ import pytest
 
 from compat_tests.chaos.cluster_campaign import MODULE
 from compat_tests.chaos.windows import Aim, Kind, Window
-from compat_tests.kafkapy_process import ROOT
+from harness.kafkapy_process import ROOT
 
 KINDS = ("pause", "one_way_out", "no_zookeeper", "full_disk", "expire")
 """Faults that are short; where no namespaces are allowed, the campaign leaves three of them out and says so."""

@@ -10,7 +10,7 @@ import pytest
 from compat_tests.chaos.commits import Commits
 from compat_tests.clients.client import wait_until
 from compat_tests.clients.confluent_client import ConfluentClient
-from compat_tests.kafkapy_process import KafkapyProcess
+from harness.kafkapy_process import KafkapyProcess
 from kafkapy.records.batch import iterate_headers
 
 GROUPS, ROUNDS, PARTITIONS = 4, 4, 2

@@ -9,7 +9,7 @@ import pytest
 from compat_tests.chaos.mirror_campaign import MODULE, WEIGHTS, drawn
 from compat_tests.chaos.mirror_load import first_difference, first_disorder
 from compat_tests.exchange.contents import Read
-from compat_tests.kafkapy_process import ROOT
+from harness.kafkapy_process import ROOT
 
 
 def _reads(text: str) -> list[Read]:

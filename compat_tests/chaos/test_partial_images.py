@@ -12,9 +12,10 @@ from kazoo.client import KazooClient
 
 from compat_tests.chaos.checks import partition_of
 from compat_tests.chaos.three_machines import INTERNAL_TOPICS
-from compat_tests.kafkapy_process import KafkapyProcess
-from compat_tests.process import wait_for
-from compat_tests.real_kafka import ZooKeeper
+from harness.kafkapy_process import KafkapyProcess
+from harness.process import wait_for
+from harness.real_kafka import ZooKeeper
+from harness.wire import Wire
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkapy.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
@@ -23,7 +24,6 @@ from kafkapy.protocol.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from tests.server.wire import Wire
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 COUNTS = {**dict.fromkeys(INTERNAL_TOPICS, 50), "large": 200}

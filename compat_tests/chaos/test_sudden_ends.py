@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from compat_tests.chaos.load import PARTITIONS, Load
-from compat_tests.kafkapy_process import KafkapyProcess
+from harness.kafkapy_process import KafkapyProcess
 
 SETTINGS = {"log.segment.bytes": "200000", "replica.high.watermark.checkpoint.interval.ms": "100"}
 ROUNDS = 4

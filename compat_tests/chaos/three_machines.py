@@ -22,12 +22,12 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from compat_tests.chaos.namespaces import Network
 from compat_tests.chaos.workload import PARTITIONS, SHORT
-from compat_tests.kafkapy_process import KafkapyProcess
-from compat_tests.process import ChildProcess, wait_for
-from compat_tests.real_kafka import RealKafka, ZooKeeper
+from harness.kafkapy_process import KafkapyProcess
+from harness.process import ChildProcess, wait_for
+from harness.real_kafka import RealKafka, ZooKeeper
+from harness.wire import Wire
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkapy.records.batch import iterate_headers
-from tests.server.wire import Wire
 
 BROKERS = (1, 2, 3)
 ZOOKEEPER = 100

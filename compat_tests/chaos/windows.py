@@ -17,8 +17,8 @@ from compat_tests.chaos.names import asked_meanwhile
 from compat_tests.chaos.namespaces import CLIENTS
 from compat_tests.chaos.three_machines import BROKERS, WAIT_S, ZOOKEEPER, ThreeMachines, Tree
 from compat_tests.chaos.workload import PARTITIONS, TRANSACTIONAL_ID
-from compat_tests.keeper import keeper
-from compat_tests.process import wait_for
+from harness.keeper import keeper
+from harness.process import wait_for
 
 IN_A_ROW = 5
 LONG_PAUSES = 0.06

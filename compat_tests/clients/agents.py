@@ -10,8 +10,8 @@ from functools import cache, partial
 from pathlib import Path
 
 from compat_tests.clients.agent import Abilities, Agent, AgentClient
-from compat_tests.java_programs import BUILT, MissingToolchainError, java_command
-from tools.jars import VERSIONS
+from harness.jars import VERSIONS
+from harness.java_programs import BUILT, MissingToolchainError, java_command
 
 HERE = Path(__file__).resolve().parent
 

@@ -16,8 +16,8 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from compat_tests.clients.client import Client, KafkaCodeError, Transaction, wait_until
 from compat_tests.cluster.three_brokers import TRANSACTION, ThreeBrokers
-from compat_tests.java_programs import MissingToolchainError
 from compat_tests.topics import create_topic
+from harness.java_programs import MissingToolchainError
 
 TRANSACTIONS = 8
 """How many one producer writes; the next ones are written by another one."""

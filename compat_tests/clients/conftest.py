@@ -8,11 +8,11 @@ import pytest
 from compat_tests.clients.agents import AGENTS, LONG_AGENTS, Agents
 from compat_tests.clients.client import Client, wait_until
 from compat_tests.clients.cluster_client import on_cluster
-from compat_tests.java_programs import MissingToolchainError
 from compat_tests.libraries import why_not_imported
 from compat_tests.own_broker import Mortal, mortal_of
-from compat_tests.process import Broker
 from compat_tests.targets import is_cluster
+from harness.java_programs import MissingToolchainError
+from harness.process import Broker
 
 CLIENTS = {
     "kafka-python": "kafka_python_client:KafkaPythonClient",

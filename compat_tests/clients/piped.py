@@ -12,11 +12,11 @@ from compat_tests.clients.client import LOAD_PARTITIONS, TIMEOUT_S, KafkaCodeErr
 from compat_tests.clients.confluent_client import ConfluentClient
 from compat_tests.clients.load import PAUSE_S
 from compat_tests.clients.restarts import Held
-from compat_tests.java_programs import MissingToolchainError
-from compat_tests.java_tools import JavaTools
-from compat_tests.keeper import keeper
-from tools.jars import JarsError
-from tools.java import NoJavaError
+from harness.jars import JarsError
+from harness.java import NoJavaError
+from harness.java_programs import MissingToolchainError
+from harness.java_tools import JavaTools
+from harness.keeper import keeper
 
 END_S = 20
 

@@ -5,9 +5,9 @@ import subprocess
 import pytest
 
 from compat_tests.clients.agents import go_command
-from compat_tests.java_programs import MissingToolchainError
-from compat_tests.process import Broker
 from compat_tests.scenarios import IN_KRAFT
+from harness.java_programs import MissingToolchainError
+from harness.process import Broker
 
 
 @pytest.mark.differs(*IN_KRAFT, reason="has another release, and an authorizer's texts of its own")

@@ -15,10 +15,10 @@ from compat_tests.clients.agents import Agents
 from compat_tests.clients.conftest import new_client
 from compat_tests.clients.piped import ConsoleTools, Kcat
 from compat_tests.clients.restarts import Clients, Outcome, Worker, check, outcomes_of
-from compat_tests.java_programs import MissingToolchainError
 from compat_tests.old_clients.clients import agent_command
 from compat_tests.own_broker import Mortal
-from tools.jars import OLD_CLIENT_VERSIONS, VERSIONS
+from harness.jars import OLD_CLIENT_VERSIONS, VERSIONS
+from harness.java_programs import MissingToolchainError
 
 pytestmark = [
     pytest.mark.long,

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from compat_tests.cluster.brokers import Cluster
-from compat_tests.process import ChildProcess
-from compat_tests.real_kafka import RealKafka, ZooKeeper
+from harness.cluster import Cluster
+from harness.process import ChildProcess
+from harness.real_kafka import RealKafka, ZooKeeper
 
 KAFKAPY, APACHE = "kafkapy", "2.7.2"
 

@@ -3,9 +3,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from compat_tests.real_kafka import ZooKeeper
-from tools.jars import jars_directory
-from tools.java import NoJavaError, find_java
+from harness.jars import jars_directory
+from harness.java import NoJavaError, find_java
+from harness.real_kafka import ZooKeeper
 
 
 @pytest.fixture(scope="session")

@@ -27,7 +27,7 @@ from compat_tests.cluster.busy_clients import (
 from compat_tests.exchange.contents import QUIET, Contents, committed, read_all
 from compat_tests.pages.shell import Shell
 from compat_tests.pages.snippets import sections
-from compat_tests.process import HOST, wait_for
+from harness.process import HOST, wait_for
 
 PAGE = {each.heading: each for each in sections("docs/growing.md")}
 PORTS = range(9092, 9098)

@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from compat_tests.process import HOST
-from compat_tests.real_kafka import RealKafka
+from harness.process import HOST
+from harness.real_kafka import RealKafka
 from kafkapy.protocol.headers import RequestHeader, read_response_header, write_request_header
 from kafkapy.protocol.messages import response_class
 from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin._config import ConfigResource
 
-from compat_tests.cluster.brokers import WAIT_S, Cluster, eventually
-from compat_tests.java_tools import JavaTools
-from compat_tests.real_kafka import ZooKeeper
+from harness.cluster import WAIT_S, Cluster, eventually
+from harness.java_tools import JavaTools
+from harness.real_kafka import ZooKeeper
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(180)]
 

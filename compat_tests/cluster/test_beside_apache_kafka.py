@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.cluster.brokers import SESSION_MS, Cluster, eventually
-from compat_tests.java_tools import JavaTools
-from compat_tests.real_kafka import RealKafka, ZooKeeper
+from harness.cluster import SESSION_MS, Cluster, eventually
+from harness.java_tools import JavaTools
+from harness.real_kafka import RealKafka, ZooKeeper
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(240)]
 

@@ -11,9 +11,9 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from kazoo.exceptions import NoAuthError
 
-from compat_tests.cluster.brokers import SESSION_MS, WAIT_S, Cluster, eventually, read_values, tree_at
-from compat_tests.process import wait_for
-from compat_tests.real_kafka import ZooKeeper
+from harness.cluster import SESSION_MS, WAIT_S, Cluster, eventually, read_values, tree_at
+from harness.process import wait_for
+from harness.real_kafka import ZooKeeper
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(180)]
 

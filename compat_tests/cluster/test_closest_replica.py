@@ -12,11 +12,11 @@ from kafka import KafkaConsumer
 from kafka.structs import TopicPartition as KafkaPythonPartition
 
 from compat_tests.cluster.both import APACHE, KAFKAPY, cluster_of
-from compat_tests.cluster.brokers import WAIT_S, Cluster, eventually, read_values
-from compat_tests.java_tools import JavaTools
-from compat_tests.real_kafka import ZooKeeper
+from harness.cluster import WAIT_S, Cluster, eventually, read_values
+from harness.java_tools import JavaTools
+from harness.real_kafka import ZooKeeper
+from harness.wire import Wire
 from kafkapy.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from tests.server.wire import Wire
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
 

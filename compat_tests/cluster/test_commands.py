@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from confluent_kafka.cimpl import NewTopic
 
-from compat_tests.cluster.brokers import SESSION_MS, WAIT_S, Cluster, eventually
-from compat_tests.java_tools import JavaTools
-from compat_tests.kafkapy_process import kafkapy_command
-from compat_tests.real_kafka import RealKafka, ZooKeeper
+from harness.cluster import SESSION_MS, WAIT_S, Cluster, eventually
+from harness.java_tools import JavaTools
+from harness.kafkapy_process import kafkapy_command
+from harness.real_kafka import RealKafka, ZooKeeper
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from compat_tests.cluster.growth import PAGE, WAYS
-from compat_tests.java_programs import MissingToolchainError
-from compat_tests.kafkapy_process import ROOT
 from compat_tests.pages.shell import alone
 from compat_tests.pages.toolchains import environment
+from harness.java_programs import MissingToolchainError
+from harness.kafkapy_process import ROOT
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(1200)]
 

@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 import pytest
 from confluent_kafka import Producer
 
-from compat_tests.cluster.brokers import SESSION_MS, SETTINGS, Cluster, eventually
-from compat_tests.java_tools import JavaTools
-from compat_tests.kafkapy_process import KafkapyProcess
-from compat_tests.process import ChildProcess
-from compat_tests.real_kafka import RealKafka, ZooKeeper
+from harness.cluster import SESSION_MS, SETTINGS, Cluster, eventually
+from harness.java_tools import JavaTools
+from harness.kafkapy_process import KafkapyProcess
+from harness.process import ChildProcess
+from harness.real_kafka import RealKafka, ZooKeeper
+from harness.wire import Wire
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -30,7 +31,6 @@ from kafkapy.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from tests.server.wire import Wire
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(240)]
 

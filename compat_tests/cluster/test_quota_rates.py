@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.java_programs import MissingToolchainError, java_command
+from harness.java_programs import MissingToolchainError, java_command
 from kafkapy.replication.quota import ReplicationQuota
 from kafkapy.testing.clock import ManualClock
 

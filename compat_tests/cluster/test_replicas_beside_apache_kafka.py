@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from compat_tests.process import HOST, wait_for
-from compat_tests.real_kafka import RealKafka, ZooKeeper
+from harness.process import HOST, wait_for
+from harness.real_kafka import RealKafka, ZooKeeper
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.metadata.znodes import BrokerEndpoint, BrokerIdZNode, LeaderIsr, PartitionStateZNode
 from kafkapy.protocol.errors import ErrorCode

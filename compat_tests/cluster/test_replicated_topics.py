@@ -12,9 +12,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.cimpl import NewTopic
 
-from compat_tests.cluster.brokers import SESSION_MS, WAIT_S, Cluster, eventually, read_values
-from compat_tests.kafkapy_process import KafkapyProcess
-from compat_tests.real_kafka import RealKafka, ZooKeeper
+from harness.cluster import SESSION_MS, WAIT_S, Cluster, eventually, read_values
+from harness.kafkapy_process import KafkapyProcess
+from harness.real_kafka import RealKafka, ZooKeeper
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(240)]
 

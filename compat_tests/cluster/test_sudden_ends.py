@@ -15,9 +15,9 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from compat_tests.cluster.brokers import SESSION_MS, Cluster, eventually
-from compat_tests.process import ChildProcess
-from compat_tests.real_kafka import ZooKeeper
+from harness.cluster import SESSION_MS, Cluster, eventually
+from harness.process import ChildProcess
+from harness.real_kafka import ZooKeeper
 
 pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.timeout(900)]
 

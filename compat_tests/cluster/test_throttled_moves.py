@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from compat_tests.cluster.both import APACHE, KAFKAPY, cluster_of
-from compat_tests.cluster.brokers import Cluster, eventually
-from compat_tests.java_tools import JavaTools
-from compat_tests.real_kafka import ZooKeeper
+from harness.cluster import Cluster, eventually
+from harness.java_tools import JavaTools
+from harness.real_kafka import ZooKeeper
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
 

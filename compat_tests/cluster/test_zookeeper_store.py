@@ -9,8 +9,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import pytest
 from kazoo.client import KazooClient
 
-from compat_tests.process import HOST
-from compat_tests.real_kafka import ZooKeeper
+from harness.process import HOST
+from harness.real_kafka import ZooKeeper
 from kafkapy.metadata.store import MetadataStore, StoreRefusedError
 from kafkapy.metadata.zookeeper import ZooKeeperStore
 from tests.metadata.store_contract import OpenSession, StoreContract

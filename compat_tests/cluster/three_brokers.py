@@ -11,10 +11,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from compat_tests.cluster.brokers import SESSION_MS, Cluster
 from compat_tests.groups.wire import Wire, join_request
-from compat_tests.process import READY_TIMEOUT_S, BrokerError, ChildProcess
-from compat_tests.real_kafka import RealKafka, ZooKeeper
+from harness.cluster import SESSION_MS, Cluster
+from harness.process import READY_TIMEOUT_S, BrokerError, ChildProcess
+from harness.real_kafka import RealKafka, ZooKeeper
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 

@@ -8,10 +8,10 @@ from typing import Self
 
 import pytest
 
-from compat_tests.java_programs import MissingToolchainError, java_command
-from tools.codegen import jars
-from tools.codegen.model import Message
-from tools.jars import jars_directory
+from harness.definitions import jars
+from harness.definitions.model import Message
+from harness.jars import jars_directory
+from harness.java_programs import MissingToolchainError, java_command
 
 SOURCE = Path(__file__).resolve().parent.parent / "java" / "CodecOracle.java"
 

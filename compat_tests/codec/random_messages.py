@@ -7,12 +7,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from harness.definitions import files as definitions
+from harness.definitions import names
+from harness.definitions.model import Field, Message
+from harness.definitions.names import class_names
+from harness.definitions.selection import generated_modules
 from kafkapy.protocol.primitives import Message as ProtocolMessage
-from tools.codegen import definitions, names
-from tools.codegen.emit_module import class_names
-from tools.codegen.model import Field, Message
-from tools.codegen.selection import generated_modules
-from tools.codegen.types import FieldCode
 
 _INTEGERS = {"int8": (1, True), "int16": (2, True), "uint16": (2, False), "int32": (4, True), "int64": (8, True)}
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -99,7 +99,7 @@ def _json_struct(
     out: dict[str, Any] = {}
     for mine, other in _pairs(ours.structs[our_name].fields, theirs.structs[their_name].fields, version):
         value = getattr(message, names.snake_case(mine.name))
-        if value is None and FieldCode(mine, {}).absent_is_none and not mine.nullable:
+        if value is None and mine.absent_is_none and not mine.nullable:
             continue  # a tagged struct that isn't there
         one = _converter(ours, mine, theirs, other, version)
         if value is None:

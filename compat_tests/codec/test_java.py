@@ -8,10 +8,10 @@ from hypothesis import HealthCheck, given, settings
 
 from compat_tests.codec.oracle import Oracle, definitions, identity
 from compat_tests.codec.random_messages import Definitions, json_form
+from harness.definitions.files import load_all
+from harness.definitions.merge import KNOWN_CONFLICTS
+from harness.definitions.model import Message
 from kafkapy.protocol.primitives import decode, encode
-from tools.codegen.definitions import load_all
-from tools.codegen.merge import KNOWN_CONFLICTS
-from tools.codegen.model import Message
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 

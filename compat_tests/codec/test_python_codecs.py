@@ -13,10 +13,10 @@ from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import OutOfBoundValue
 
 from compat_tests.codec.random_messages import Definitions
+from harness.definitions.merge import KNOWN_CONFLICTS
+from harness.definitions.model import Message
+from harness.definitions.names import module_name
 from kafkapy.protocol.primitives import encode
-from tools.codegen.merge import KNOWN_CONFLICTS
-from tools.codegen.model import Message
-from tools.codegen.names import module_name
 
 DEFINITIONS = Definitions()
 EXAMPLES = 6

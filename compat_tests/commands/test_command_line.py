@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from compat_tests.process import Broker
+from harness.process import Broker
 
 ANSWER_CPU_S = 0.45
 ANSWER_YARDSTICKS = 4

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from compat_tests.process import Broker
 from compat_tests.scenarios import IN_KRAFT
+from harness.process import Broker
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.topics import create_topic
 from kafkapy.protocol.messages import alter_configs, incremental_alter_configs

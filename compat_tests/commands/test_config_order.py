@@ -5,8 +5,8 @@ import random
 import pytest
 
 from compat_tests.groups.wire import Wire
-from compat_tests.process import Broker
 from compat_tests.scenarios import IN_KRAFT
+from harness.process import Broker
 from kafkapy.coordinator.hashing import in_table_order
 from kafkapy.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from kafkapy.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest

@@ -12,9 +12,9 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 
-from compat_tests.kafkapy_process import KafkapyProcess
-from compat_tests.process import ChildProcess, wait_for
-from compat_tests.real_kafka import RealKafka
+from harness.kafkapy_process import KafkapyProcess
+from harness.process import ChildProcess, wait_for
+from harness.real_kafka import RealKafka
 
 pytestmark = [pytest.mark.java, pytest.mark.together]
 

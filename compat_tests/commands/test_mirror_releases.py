@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import Producer
 
 from compat_tests.exchange.contents import Read, read_all
-from compat_tests.kafkapy_process import KafkapyProcess
-from compat_tests.process import ChildProcess
-from compat_tests.real_kafka import RealKafka
+from harness.kafkapy_process import KafkapyProcess
+from harness.process import ChildProcess
+from harness.real_kafka import RealKafka
 
 pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.timeout(600)]
 

@@ -10,10 +10,10 @@ import pytest
 
 from compat_tests.clients.client import Sent
 from compat_tests.clients.confluent_client import ConfluentClient
-from compat_tests.kafkapy_process import ROOT
 from compat_tests.pages import snippets
-from compat_tests.process import answers_api_versions, wait_for
-from tools.java import NoJavaError, find_java
+from harness.java import NoJavaError, find_java
+from harness.kafkapy_process import ROOT
+from harness.process import answers_api_versions, wait_for
 
 HEADINGS = {"bash": "From a shell", "java": "In Java", "go": "In Go", "javascript": "In JavaScript"}
 WAITS = "\ncat bootstrap\nread -r _\n"

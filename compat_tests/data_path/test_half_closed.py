@@ -10,7 +10,7 @@ import pytest
 
 from compat_tests.data_path.frames import TIMEOUT_S, batch, list_offsets, new_topic, produce, produce_request
 from compat_tests.groups.wire import Wire
-from compat_tests.process import Broker
+from harness.process import Broker
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from tests.server.harness import fetch_request, frame
 

@@ -12,7 +12,7 @@ import pytest
 
 from compat_tests.data_path.frames import NOW_MS, fetch, new_topic, produce
 from compat_tests.groups.wire import Wire
-from compat_tests.process import Broker
+from harness.process import Broker
 from kafkapy.records.batch import crc_is_valid, iterate_headers
 from kafkapy.records.compression import GZIP, LZ4, SNAPPY, ZSTD, compress
 from kafkapy.records.record import Record, encode_batch, encode_legacy, read_records

@@ -7,7 +7,7 @@ import pytest
 
 from compat_tests.data_path.frames import NOW_MS, batch, fetch, list_offsets, new_topic, patched, produce
 from compat_tests.groups.wire import Wire
-from compat_tests.process import Broker
+from harness.process import Broker
 from kafkapy.records.batch import crc32_of
 from kafkapy.records.record import Record, encode_batch, encode_legacy
 

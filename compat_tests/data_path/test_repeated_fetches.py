@@ -11,7 +11,7 @@ import pytest
 
 from compat_tests.data_path.frames import batch, is_closed, new_topic, produce, raw
 from compat_tests.groups.wire import Wire
-from compat_tests.process import Broker
+from harness.process import Broker
 from kafkapy.protocol.messages.fetch import FetchResponse
 from kafkapy.protocol.reader import Reader
 from tests.server.harness import fetch_request, frame, values_of

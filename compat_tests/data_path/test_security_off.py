@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from compat_tests.groups.wire import Wire
-from compat_tests.process import Broker
 from compat_tests.scenarios import IN_KRAFT
+from harness.process import Broker
 from kafkapy.protocol.message import Message
 from kafkapy.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,

@@ -12,7 +12,7 @@ import pytest
 
 from compat_tests.data_path.frames import TIMEOUT_S, batch, new_topic, produce
 from compat_tests.groups.wire import Wire
-from compat_tests.process import Broker
+from harness.process import Broker
 from kafkapy.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kafkapy.protocol.reader import Reader
 from tests.server.harness import frame

@@ -3,8 +3,8 @@
 import pytest
 
 from compat_tests.groups.wire import Wire
-from compat_tests.process import Broker
 from compat_tests.scenarios import IN_KRAFT
+from harness.process import Broker
 from kafkapy.protocol.constants import ResourceType
 from kafkapy.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from kafkapy.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic

@@ -8,8 +8,8 @@ from compat_tests.differential.comparison import Comparison
 from compat_tests.differential.settling import ask, is_passing
 from compat_tests.differential.sides import Side
 from compat_tests.groups.wire import join_request
-from compat_tests.kafkapy_process import KafkapyProcess
-from compat_tests.real_kafka import RealKafka
+from harness.kafkapy_process import KafkapyProcess
+from harness.real_kafka import RealKafka
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest
 

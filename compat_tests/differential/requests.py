@@ -8,8 +8,8 @@ from compat_tests.differential.damage import damages
 from compat_tests.differential.scenes import SCENES, Draw
 from compat_tests.differential.steps import Plan, Step, fields_of, request_definition
 from compat_tests.differential.values import BY_TYPE, FIELDS
+from harness.definitions.model import Field
 from kafkapy.protocol.api_keys import ApiKey
-from tools.codegen.model import Field
 
 Served = dict[int, tuple[int, int]]
 """The versions of each API that both brokers advertise."""

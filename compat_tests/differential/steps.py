@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from compat_tests.codec.random_messages import Definitions
+from harness.definitions import names
+from harness.definitions.model import Field, Message
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.message import Message as ProtocolMessage
-from tools.codegen import names
-from tools.codegen.model import Field, Message
 
 Json = Any
 

@@ -5,7 +5,7 @@ import pytest
 from compat_tests.differential.brokers import warm_up
 from compat_tests.differential.recordings.playback import Playback
 from compat_tests.differential.recordings.recording import Recording, names, path_of
-from compat_tests.process import Broker
+from harness.process import Broker
 
 PAST_THE_END = 25
 """Fewer answers are no conversation."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from compat_tests.real_kafka import ZooKeeper
+from harness.real_kafka import ZooKeeper
 
 if TYPE_CHECKING:
     from compat_tests.exchange.home import Home

@@ -8,9 +8,9 @@ from confluent_kafka import KafkaException
 from kazoo.client import KazooClient
 
 from compat_tests.exchange.contents import partitions
-from compat_tests.kafkapy_process import KafkapyProcess, kafkapy_command
-from compat_tests.process import ChildProcess
-from compat_tests.real_kafka import RealKafka, ZooKeeper, write_properties
+from harness.kafkapy_process import KafkapyProcess, kafkapy_command
+from harness.process import ChildProcess
+from harness.real_kafka import RealKafka, ZooKeeper, write_properties
 
 SESSION_MS = 18000  # of a broker that may be starved; a killed one's is ended by hand
 BROKER_ID = 7

@@ -10,7 +10,7 @@ from compat_tests.clients.java_tools.tools import ToolsOf
 from compat_tests.exchange.contents import QUIET, Contents, committed, read_all
 from compat_tests.exchange.dumped import nothing_is_wrong
 from compat_tests.exchange.home import Home
-from tools.jars import VERSIONS
+from harness.jars import VERSIONS
 
 kafka_admin: Any = confluent_kafka.admin  # exports its names without saying so to type checkers
 

@@ -8,9 +8,9 @@ from compat_tests.clients.agents import Agents
 from compat_tests.clients.client import Client, KafkaCodeError, ProduceOptions, Sent, wait_until
 from compat_tests.clients.conftest import CLIENTS, new_client
 from compat_tests.faults.control import Control
-from compat_tests.java_programs import MissingToolchainError
-from compat_tests.kafkapy_process import KafkapyProcess
-from compat_tests.process import free_port
+from harness.java_programs import MissingToolchainError
+from harness.kafkapy_process import KafkapyProcess
+from harness.process import free_port
 
 SOME_AGENTS = ("sarama", "java-2.7.2", "java-4.1.0")
 """The examples are written with franz-go and kafkajs."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from compat_tests.groups.wire import Wire, create_topic, find_coordinator
-from compat_tests.process import Broker
+from harness.process import Broker
 
 
 @pytest.fixture

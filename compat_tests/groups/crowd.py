@@ -12,7 +12,7 @@ from confluent_kafka import Consumer
 from kafka import KafkaConsumer
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
-from compat_tests.process import wait_for
+from harness.process import wait_for
 
 SESSION_MS = 30_000
 HEARTBEAT_MS = 500

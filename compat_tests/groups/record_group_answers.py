@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from compat_tests.groups.conversations import NAMES, OLD_PROTOCOL, REFUSED, hold
-from compat_tests.real_kafka import RealKafka, ZooKeeper
+from harness.real_kafka import RealKafka, ZooKeeper
+from harness.wire import Wire
 from tests.server.handlers.group_cases import connected, make_topics
 from tests.server.handlers.stored_group_cases import CONFIGURATIONS, a_life, stored
-from tests.server.wire import Wire
 
 DATA = Path(__file__).parents[2] / "tests/server/handlers/data"
 VERSION = "2.7.2"

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from compat_tests.groups.conversations import NAMES, hold
-from compat_tests.process import Broker
 from compat_tests.scenarios import IN_KRAFT
+from harness.process import Broker
+from harness.wire import Wire
 from tests.server.handlers.group_cases import comparable, make_topics
-from tests.server.wire import Wire
 
 RECORDED = Path(__file__).parents[2] / "tests/server/handlers/data/group_answers.json"
 ANSWERS: dict[str, Any] = json.loads(RECORDED.read_text())

@@ -8,7 +8,7 @@ import pytest
 from compat_tests.clients.client import Sent
 from compat_tests.clients.confluent_client import ConfluentClient
 from compat_tests.groups.wire import Wire, create_topic, find_coordinator, join_request, sync_request
-from compat_tests.process import Broker
+from harness.process import Broker
 from kafkapy.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkapy.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic

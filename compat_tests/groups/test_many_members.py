@@ -4,7 +4,7 @@ from compat_tests.clients.client import Sent, wait_until
 from compat_tests.clients.confluent_client import ConfluentClient
 from compat_tests.groups.crowd import crowds, total
 from compat_tests.groups.owners import Watch
-from compat_tests.process import Broker
+from harness.process import Broker
 
 MEMBERS, PARTITIONS = 100, 120
 SETTLED_S = 60

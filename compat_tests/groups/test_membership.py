@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from compat_tests.groups.wire import RANGE, Wire, find_coordinator, join_request, sync_request
-from compat_tests.process import Broker
 from compat_tests.scenarios import IN_KRAFT
+from harness.process import Broker
 from kafkapy.protocol.messages.describe_groups import DescribeGroupsRequest
 from kafkapy.protocol.messages.heartbeat import HeartbeatRequest
 from kafkapy.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity

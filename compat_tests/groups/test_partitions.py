@@ -11,8 +11,8 @@ import pytest
 from compat_tests.data_path.frames import fetch, list_offsets
 from compat_tests.groups.test_offsets import commit
 from compat_tests.groups.wire import Wire, create_topic, find_coordinator
-from compat_tests.process import Broker
 from compat_tests.transactions.talk import Talk
+from harness.process import Broker
 from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 LATEST = -1

@@ -3,11 +3,11 @@
 import time
 from typing import Any
 
+from harness.wire import Wire
 from kafkapy.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkapy.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkapy.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.server.wire import Wire
 
 TIMEOUT_S = 30
 BROKER_IS_NOT_THERE_YET = 38

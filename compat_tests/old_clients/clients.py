@@ -14,8 +14,8 @@ from kafka import TopicPartition as KafkaPythonPartition
 
 from compat_tests.clients.agent import Agent, packed_record, unpacked_record
 from compat_tests.clients.client import Received, Sent
-from compat_tests.java_programs import MissingToolchainError, java_command
-from tools.jars import jars_directory
+from harness.jars import jars_directory
+from harness.java_programs import MissingToolchainError, java_command
 
 HERE = Path(__file__).resolve().parent
 TIMEOUT_S = 10

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from compat_tests.clients.agent import Agent
-from compat_tests.java_programs import MissingToolchainError
-from compat_tests.process import Broker
-from tools.jars import OLD_CLIENT_VERSIONS
+from harness.jars import OLD_CLIENT_VERSIONS
+from harness.java_programs import MissingToolchainError
+from harness.process import Broker
 
 if TYPE_CHECKING:
     from compat_tests.old_clients.clients import OldClient

@@ -10,8 +10,8 @@ from compat_tests.clients.agent import Agent, packed_record, unpacked_record
 from compat_tests.clients.client import KafkaCodeError, Received, Sent
 from compat_tests.data_path.frames import NOW_MS
 from compat_tests.old_clients.clients import CODECS, OldClient
-from compat_tests.process import Broker
 from compat_tests.topics import create_topic
+from harness.process import Broker
 from kafkapy.clients.simple_consumer import SimpleConsumer, SimpleFetch
 
 pytestmark = [

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import pytest
 from kazoo.client import KazooClient
 
-from compat_tests.java_programs import MissingToolchainError
-from compat_tests.kafkapy_process import KafkapyProcess
 from compat_tests.original_clients.originals import OriginalClasses, OriginalConsumers
-from compat_tests.process import ChildProcess
-from compat_tests.real_kafka import RealKafka, ZooKeeper
-from tools.jars import jars_directory
-from tools.java import NoJavaError, find_java
+from harness.jars import jars_directory
+from harness.java import NoJavaError, find_java
+from harness.java_programs import MissingToolchainError
+from harness.kafkapy_process import KafkapyProcess
+from harness.process import ChildProcess
+from harness.real_kafka import RealKafka, ZooKeeper
 
 CHROOTS = (f"/original-{os.getpid()}-{number}" for number in itertools.count())
 SETTINGS = {

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from compat_tests.clients.agent import Agent
-from compat_tests.java_programs import MissingToolchainError, java_command
-from tools.jars import jars_directory
+from harness.jars import jars_directory
+from harness.java_programs import MissingToolchainError, java_command
 
 SOURCES = Path(__file__).resolve().parent / "java"
 ASSIGNOR_VERSION = "0.8.2.2"

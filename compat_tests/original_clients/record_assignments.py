@@ -12,7 +12,7 @@ from typing import Any
 from kazoo.client import KazooClient
 
 from compat_tests.original_clients.originals import OriginalClasses
-from compat_tests.real_kafka import ZooKeeper
+from harness.real_kafka import ZooKeeper
 
 TABLE = Path(__file__).resolve().parent.parent.parent / "tests/golden/range-assignments-0822.json"
 SEED = 20_141_124

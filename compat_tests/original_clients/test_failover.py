@@ -7,10 +7,10 @@ from functools import partial
 import pytest
 from confluent_kafka.cimpl import NewTopic
 
-from compat_tests.cluster.brokers import Cluster, eventually
 from compat_tests.original_clients.test_mixed_groups import OwnMember
-from compat_tests.process import wait_for
-from compat_tests.real_kafka import ZooKeeper
+from harness.cluster import Cluster, eventually
+from harness.process import wait_for
+from harness.real_kafka import ZooKeeper
 from kafkapy.clients.original.keyed_messages import KeyedMessage
 from kafkapy.clients.original.producer import OriginalProducer
 

@@ -13,8 +13,8 @@ from kazoo.exceptions import NoNodeError
 
 from compat_tests.original_clients.conftest import BrokerOnZooKeeper
 from compat_tests.original_clients.originals import OriginalClasses, OriginalConsumers, OriginalMember, Received
-from compat_tests.process import wait_for
 from compat_tests.topics import create_topic
+from harness.process import wait_for
 from kafkapy.clients.original.consumer_connector import ConsumerConnector
 from kafkapy.clients.original.registry import KazooRegistry
 from kafkapy.clients.original.settings import ZooKeeperConnectSettings

@@ -15,10 +15,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from compat_tests.java_programs import MissingToolchainError
 from compat_tests.pages import snippets, toolchains
 from compat_tests.pages.snippets import SHELL, Snippet
-from compat_tests.process import wait_for
+from harness.java_programs import MissingToolchainError
+from harness.process import wait_for
 
 SNIPPET_TIMEOUT_S = 240.0
 OUTPUT_TIMEOUT_S = 60.0

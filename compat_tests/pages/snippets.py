@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from compat_tests.kafkapy_process import ROOT
+from harness.kafkapy_process import ROOT
 
 SHELL = "bash"
 PROGRAMS = ("python", "java", "go", "javascript")
@@ -23,7 +23,8 @@ _HEADING = re.compile(r"^#+ (.*)$")
 
 def pages() -> list[str]:
     """The pages for users, by their paths in the checkout."""
-    patterns = ("README.md", "CONTRIBUTING.md", "docs/*.md", "spark_examples/README.md", "kafkapy/**/README.md")
+    beside = (f"{folder}/README.md" for folder in ("compat_tests", "spark_examples", "kafkapy/**"))
+    patterns = ("README.md", "CONTRIBUTING.md", "docs/*.md", *beside)
     return sorted(str(path.relative_to(ROOT)) for pattern in patterns for path in ROOT.glob(pattern))
 
 

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from compat_tests.clients.agents import HERE, check_go, node_modules
-from compat_tests.java_programs import QUICK_START, MissingToolchainError, class_archive
-from compat_tests.java_tools import JavaTools
-from compat_tests.kafkapy_process import ROOT
 from compat_tests.pages.snippets import Section, Snippet
-from compat_tests.real_kafka import LOG4J
-from tools.jars import class_path, jars_directory
-from tools.java import NoJavaError, find_java
+from harness.jars import class_path, jars_directory
+from harness.java import NoJavaError, find_java
+from harness.java_programs import QUICK_START, MissingToolchainError, class_archive
+from harness.java_tools import JavaTools
+from harness.kafkapy_process import ROOT
+from harness.real_kafka import LOG4J
 
 KAFKA = "2.7.2"
 KAFKAS_SCRIPTS = re.compile(r"\b(?:kafka|zookeeper)-[a-z-]+\.sh\b")

@@ -3,8 +3,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from compat_tests.java_programs import MissingToolchainError
 from compat_tests.records.oracle import RecordsOracle
+from harness.java_programs import MissingToolchainError
 
 
 @pytest.fixture(scope="session")

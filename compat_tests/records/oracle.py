@@ -5,7 +5,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from compat_tests.java_programs import java_command
+from harness.java_programs import java_command
 
 SOURCE = Path(__file__).with_name("RecordsOracle.java")
 

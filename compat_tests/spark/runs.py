@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from compat_tests.java_programs import QUICK_START
-from compat_tests.keeper import keeper
-from compat_tests.process import wait_for
+from harness.java_programs import QUICK_START
+from harness.keeper import keeper
+from harness.process import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 500.0

@@ -11,9 +11,9 @@ from typing import Any, Self
 
 import pyspark
 
-from compat_tests.process import HOST, BrokerError, ChildProcess, free_port, wait_for
 from compat_tests.spark.runs import quick_java
-from tools.java import find_java
+from harness.java import find_java
+from harness.process import HOST, BrokerError, ChildProcess, free_port, wait_for
 
 DAEMON_MEMORY = "256m"
 WORKER_MEMORY = "1g"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from compat_tests.cluster.three_brokers import ThreeBrokers
-from compat_tests.kafkapy_process import KafkapyProcess
+from harness.kafkapy_process import KafkapyProcess
 
 pytest.importorskip("pyspark", reason="comes with the spark extra")
 pytest.importorskip("pyarrow", reason="comes with the spark extra")

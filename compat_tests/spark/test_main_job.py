@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from compat_tests.process import Broker, free_port
 from compat_tests.spark.runs import pipeline
+from harness.process import Broker, free_port
 from spark_examples import flights
 
 HOUR_MS = 3_600_000

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.kafkapy_process import KafkapyProcess
-from compat_tests.process import ChildProcess
-from compat_tests.real_kafka import RealKafka
+from harness.kafkapy_process import KafkapyProcess
+from harness.process import ChildProcess
+from harness.real_kafka import RealKafka
 
 pytest.importorskip("pyspark", reason="comes with the spark extra")
 pytest.importorskip("pyarrow", reason="comes with the spark extra")

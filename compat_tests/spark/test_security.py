@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from compat_tests.process import Broker, wait_for
 from compat_tests.spark.runs import TIMEOUT_S, finished, kill, starter
+from harness.process import Broker, wait_for
 
 pytest.importorskip("pyspark", reason="comes with the spark extra")
 pytest.importorskip("pandas", reason="comes with the spark extra")

@@ -17,7 +17,7 @@ from typing import Any
 import confluent_kafka.admin
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from compat_tests.real_kafka import RealKafka
+from harness.real_kafka import RealKafka
 
 kafka_admin: Any = confluent_kafka.admin  # exports its names without saying so to type checkers
 

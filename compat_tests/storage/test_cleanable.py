@@ -14,8 +14,8 @@ import pytest
 
 from compat_tests.data_path.frames import list_offsets, new_topic, produce
 from compat_tests.groups.wire import Wire
-from compat_tests.kafkapy_process import KafkapyProcess
-from compat_tests.real_kafka import RealKafka
+from harness.kafkapy_process import KafkapyProcess
+from harness.real_kafka import RealKafka
 from kafkapy.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkapy.records.batch import iterate_headers
 from kafkapy.records.record import Record, encode_batch, read_records

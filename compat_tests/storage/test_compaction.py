@@ -16,8 +16,8 @@ from kazoo.client import KazooClient
 
 from compat_tests.clients.java_tools.dump import dump
 from compat_tests.clients.java_tools.tools import Tools
-from compat_tests.kafkapy_process import KafkapyProcess
-from compat_tests.real_kafka import RealKafka
+from harness.kafkapy_process import KafkapyProcess
+from harness.real_kafka import RealKafka
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.log_config import LogConfig
 from kafkapy.records.batch import iterate_headers

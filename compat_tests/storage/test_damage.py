@@ -16,8 +16,8 @@ import confluent_kafka.admin
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from compat_tests.kafkapy_process import KafkapyProcess
-from compat_tests.real_kafka import RealKafka
+from harness.kafkapy_process import KafkapyProcess
+from harness.real_kafka import RealKafka
 
 kafka_admin: Any = confluent_kafka.admin  # exports its names without saying so to type checkers
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.real_kafka import RealKafka
 from compat_tests.storage.make_golden import SETTINGS, wait_for_cleaner, write
+from harness.real_kafka import RealKafka
 from kafkapy.platform.files import Files
 from kafkapy.storage.inspection.directory_check import check_directory as verify
 from kafkapy.storage.inspection.findings import ERROR, Findings

@@ -13,9 +13,9 @@ from compat_tests.clients.java_tools.dump import dump
 from compat_tests.clients.java_tools.tools import Tools
 from compat_tests.data_path.frames import fetch, list_offsets, produce_request
 from compat_tests.groups.wire import Wire, answer_to_creation
-from compat_tests.kafkapy_process import KafkapyProcess
-from compat_tests.real_kafka import RealKafka
 from compat_tests.storage.test_same_bytes import contents_of
+from harness.kafkapy_process import KafkapyProcess
+from harness.real_kafka import RealKafka
 from kafkapy.config.log_config import LogConfig
 from kafkapy.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 from kafkapy.protocol.messages.incremental_alter_configs import (

@@ -15,9 +15,9 @@ import pytest
 
 from compat_tests.data_path.frames import fetch, list_offsets, new_topic, produce
 from compat_tests.groups.wire import Wire
-from compat_tests.kafkapy_process import KafkapyProcess
-from compat_tests.process import ChildProcess
-from compat_tests.real_kafka import RealKafka
+from harness.kafkapy_process import KafkapyProcess
+from harness.process import ChildProcess
+from harness.real_kafka import RealKafka
 from kafkapy.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkapy.records.record import Record, encode_batch
 

@@ -9,7 +9,7 @@ import confluent_kafka.admin
 import pytest
 from confluent_kafka import Producer
 
-from compat_tests.real_kafka import RealKafka
+from harness.real_kafka import RealKafka
 from kafkapy.config.log_config import LogConfig
 from kafkapy.records.batch import iterate_headers
 from kafkapy.storage.log_manager import LogManager

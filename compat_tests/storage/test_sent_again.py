@@ -7,9 +7,9 @@ import pytest
 
 from compat_tests.data_path.frames import batch, new_topic, produce
 from compat_tests.groups.wire import Wire
-from compat_tests.kafkapy_process import KafkapyProcess
-from compat_tests.process import BrokerError
-from compat_tests.real_kafka import RealKafka
+from harness.kafkapy_process import KafkapyProcess
+from harness.process import BrokerError
+from harness.real_kafka import RealKafka
 
 SETTINGS = {"zookeeper.session.timeout.ms": "1000"}
 OUT_OF_ORDER = (45, -1)

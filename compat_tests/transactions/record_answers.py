@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 
 from compat_tests.groups.wire import Wire
-from compat_tests.real_kafka import RealKafka
 from compat_tests.transactions.conversations import ALL
 from compat_tests.transactions.talk import Talk
+from harness.real_kafka import RealKafka
 
 ANSWERS = Path(__file__).with_name("answers.json")
 

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from compat_tests.groups.wire import Wire
-from compat_tests.process import Broker
 from compat_tests.scenarios import IN_KRAFT
 from compat_tests.transactions.conversations import ALL
 from compat_tests.transactions.record_answers import ANSWERS
 from compat_tests.transactions.talk import Talk
+from harness.process import Broker
 
 RECORDED: dict[str, list[Any]] = json.loads(ANSWERS.read_text())
 NOT_ADDED = "a transactional batch for a partition that was not added: INVALID_TXN_STATE (48) (KIP-890)"

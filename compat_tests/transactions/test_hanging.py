@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Assigned
 
-from compat_tests.process import Broker
 from compat_tests.scenarios import IN_KRAFT
+from harness.process import Broker
 from kafkapy.clients import topics, transactions
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.records import produce

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from compat_tests.groups.wire import Wire, find_coordinator
-from compat_tests.kafkapy_process import KafkapyProcess
 from compat_tests.transactions.talk import Producer, Talk
+from harness.kafkapy_process import KafkapyProcess
 
 SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
 

@@ -9,7 +9,7 @@ leave together; ``transport.py`` and ``sender.py`` send bytes. This module has t
   take all of it, ``pause_writing`` and ``resume_writing`` are called, or the sender's ``on_done``;
 - after ``FIRST_SLICE_S`` of work on requests that arrived together the connection goes to the queue of the loop's long
   work (``kafkapy/turns.py``), and goes on with them when its turn comes. Without this limit one client that pipelines
-  requests delays the others as long as it sends: up to 120 s (``bench/results/2026-11-23-robustness.md``);
+  requests delays the others as long as it sends: up to 120 s (``bench/results/robustness.md``);
 - a large frame, and a large response that is not read, are charged to the broker's budgets (``budget.py``).
 
 How a connection ends:

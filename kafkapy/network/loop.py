@@ -7,7 +7,7 @@ While one client sends its next request as soon as it has the response, ``Pollin
 up to ``POLL_S`` before it sleeps. A commit on one connection then takes 119 instead of 180 µs for the same processor
 time of 126 µs; while other programs use the processors it takes 105 µs as before, for 7 % more processor time. Reading
 a log of 2 GB takes 0.40 instead of 0.46 s per GB (two processors of a virtual machine,
-``bench/results/2026-11-22-loop.md``). Polling for any number of clients took 11 % more processor time with two
+``bench/results/request-path.md``). Polling for any number of clients took 11 % more processor time with two
 connections and up to a fifth more with 16.
 """
 

@@ -55,7 +55,7 @@ class LateReplies:
     wakes its client, which uses the processor instead of the broker and sleeps again until the next reply arrives. When
     the replies of an iteration leave one after the other, as they do from a network thread of Apache Kafka, a commit on
     16 connections takes a tenth less processor time (52.5 → 47.5 µs) and one on 64 connections a quarter less (60.8 →
-    44.2 µs; two processors, ``bench/results/2026-11-22-loop.md``).
+    44.2 µs; two processors, ``bench/results/request-path.md``).
     """
 
     __slots__ = ("ready_count", "_connections")

@@ -14,7 +14,7 @@ asyncio client takes in for 20 µs more. If the response is nothing but a head a
 holds the head back (``MSG_MORE``) until the slice is there, so that both are still one piece to the client. That is a
 Fetch of one partition before version 12, from which on tags follow. At 64 kB it saves a quarter of the broker's
 processor time on 16 connections, a tenth on one, and as much of the round trip; below 16 kB nothing
-(``bench/results/2026-11-26-small-interpreters.md``).
+(``bench/results/small-requests.md``).
 
 A slice that has to be converted for an old client is converted and sent piece by piece; between two pieces the loop
 serves other connections.

@@ -2,9 +2,9 @@
 
 import pytest
 
+from bench.loads.workloads import Workload, payload_lines
 from bench.rows import all_rows, chosen, needs_warm_brokers, warm_up_loads
 from bench.runner import Runs, loads_of, turns
-from bench.workloads import Workload, payload_lines
 
 
 def test_ids_are_unique_and_quick_changes_only_sizes() -> None:

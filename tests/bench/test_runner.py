@@ -6,13 +6,13 @@ from typing import cast
 import pytest
 from confluent_kafka import KafkaException
 
-from bench.brokers import Arena, Contestant
-from bench.in_tests import MOCK, InTests
-from bench.loads import Metrics
-from bench.measure import LoadError
+from bench.brokers.contestants import Arena, Contestant
+from bench.loads.in_tests import MOCK, InTests
+from bench.loads.load import Metrics
+from bench.loads.transactions import Transactions
 from bench.runner import Runner, peers_of, turns
-from bench.transactions import Transactions
-from compat_tests.process import BrokerError
+from harness.measure import LoadError
+from harness.process import BrokerError
 
 
 @dataclass(frozen=True)

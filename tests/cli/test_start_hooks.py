@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
+from harness.wire import Wire
 from kafkapy.cli import start
 from kafkapy.cli.settings import UsageError
 from kafkapy.cli.start_hooks import StartHooks
 from kafkapy.cli.start_options import parse
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.protocol.messages.list_groups import ListGroupsRequest
-from tests.server.wire import Wire
 
 START = [sys.executable, "-m", "kafkapy", "start", "--ephemeral", "--port", "0"]
 

@@ -7,8 +7,8 @@ import pytest
 
 from compat_tests.clients import agents
 from compat_tests.clients.agents import AGENTS, Agents
-from compat_tests.java_programs import MissingToolchainError
-from tools import java
+from harness import java
+from harness.java_programs import MissingToolchainError
 
 BUILDERS = (agents.go_command, agents.node_modules, agents._rust)
 

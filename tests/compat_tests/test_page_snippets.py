@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.java_programs import MissingToolchainError
 from compat_tests.pages import shell as shell_module
 from compat_tests.pages import snippets
 from compat_tests.pages.shell import Shell, SnippetFailedError, alone
 from compat_tests.pages.snippets import Snippet
+from harness.java_programs import MissingToolchainError
 
 PAGE = """# First
 

@@ -11,8 +11,8 @@ import pytest
 
 from compat_tests.container import Container, environment, why_no_engine
 from compat_tests.libraries import why_not_imported
-from compat_tests.process import wait_for
 from compat_tests.targets import MissingEngineError, TargetError, check, running
+from harness.process import wait_for
 from tests.compat_tests.small_suite import run_suite, suite_command, suite_environment
 
 NOBODY = "127.0.0.1:1"
@@ -48,7 +48,7 @@ def test_waits(broker):
     ("target", "said"),
     [
         ("kafka", "unknown target 'kafka': there are kafkapy, kafka-2.7.2"),
-        ("kafka-0.7.1", "the jars of Kafka 0.7.1 are not here: run python -m tools.jars 0.7.1"),
+        ("kafka-0.7.1", "the jars of Kafka 0.7.1 are not here: run python -m harness.jars 0.7.1"),
         (NOBODY, f"no Kafka broker answers at {NOBODY}"),
         ("testcontainers:", "testcontainers: names no image"),
         ("testcontainers:two words", "names no image"),

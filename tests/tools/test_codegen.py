@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from harness.definitions import files as definitions
+from harness.definitions import names, selection
+from harness.definitions.merge import MergeError, merge, merge_all
+from harness.definitions.model import NO_VERSIONS, Field, Message, Struct, Versions
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.places import PLACES, WITH_GROUP_ID, WITH_MEMBER_ID
 from tools.codegen import __main__ as codegen
-from tools.codegen import definitions, field_texts, names, selection
-from tools.codegen.merge import MergeError, merge, merge_all
-from tools.codegen.model import NO_VERSIONS, Field, Message, Struct, Versions
+from tools.codegen import field_texts
 from tools.codegen.places import places
 
 MESSAGES = definitions.load_all()

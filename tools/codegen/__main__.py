@@ -1,7 +1,7 @@
 """Generates `kafkapy/protocol` from Kafka's message definitions.
 
 `python -m tools.codegen` writes the generated files; `--check` fails when they are stale; `--import-jars` first reads
-the definitions from Kafka's jars (in `.cache/jars`, see tools/jars.py).
+the definitions from Kafka's jars (in `.cache/jars`, see harness/jars.py).
 """
 
 import argparse
@@ -11,11 +11,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tools.codegen import definitions, jars, merge
+from harness.definitions import files as definitions
+from harness.definitions import jars, merge
+from harness.definitions.selection import advertised_versions, generated_modules
 from tools.codegen.emit_module import module_source
 from tools.codegen.emit_places import places_source
 from tools.codegen.emit_tables import api_keys_source, errors_source, messages_init_source
-from tools.codegen.selection import advertised_versions, generated_modules
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROTOCOL = Path("kafkapy/protocol")

@@ -2,9 +2,8 @@
 
 import json
 
-from tools.codegen.emit_module import class_names
-from tools.codegen.model import Message, Versions
-from tools.codegen.names import module_name
+from harness.definitions.model import Message, Versions
+from harness.definitions.names import class_names, module_name
 from tools.codegen.places import Place, names_group, names_member, places
 
 

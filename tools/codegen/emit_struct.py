@@ -4,9 +4,9 @@ import re
 from collections.abc import Callable, Iterator
 from itertools import groupby
 
+from harness.definitions.model import FIXED_SIZE_LETTERS, Struct, Versions
+from harness.definitions.names import local
 from tools.codegen.field_texts import text_of
-from tools.codegen.model import FIXED_SIZE_LETTERS, Struct, Versions
-from tools.codegen.names import local
 from tools.codegen.types import FieldCode
 
 Lines = list[str]
@@ -321,14 +321,14 @@ class StructCode:
         field = code.field
         value = f"self.{code.attribute}"
         conditions = [code.is_set(value)] if not code.sends_null else []
-        if code.absent_is_none and (code.sends_null or not field.nullable):
+        if code.field.absent_is_none and (code.sends_null or not field.nullable):
             conditions.append(f"{value} != {code.class_name}()")
         if field.tagged.low > self.flexible.low:
             conditions.insert(0, f"version >= {field.tagged.low}")
         statements = code.write(value, "field", flexible=True, nullable=bool(field.nullable))
         if code.letter:
             self.layouts.add(field.type.upper())
-        if code.absent_is_none and field.nullable:
+        if code.field.absent_is_none and field.nullable:
             statements.insert(0, "field.buffer.append(1)")
         if code.sends_null:
             statements = [f"if {value} is None:", "    field.buffer.append(0)", "else:", *indent(statements)]

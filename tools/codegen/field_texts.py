@@ -8,8 +8,8 @@ Kafka's protocol; no sentence is copied from its definitions.
 
 from typing import Final
 
-from tools.codegen.model import Struct
-from tools.codegen.names import snake_case
+from harness.definitions.model import Struct
+from harness.definitions.names import snake_case
 
 
 class UndocumentedFieldError(Exception):

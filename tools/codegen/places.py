@@ -7,8 +7,8 @@ together when their items stand for the same kind of thing, level by level.
 
 from typing import NamedTuple
 
-from tools.codegen.model import Field, Message, Struct, Versions
-from tools.codegen.names import snake_case
+from harness.definitions.model import Field, Message, Struct, Versions
+from harness.definitions.names import snake_case
 
 _ENTITIES = {"topicName": "TOPIC", "groupId": "GROUP", "producerId": "PRODUCER"}
 _PARTITIONS = {"Partition", "PartitionIndex", "PartitionId", "Index", "Partitions", "PartitionIndexes"}

@@ -1,7 +1,7 @@
 """For each field: its Python type, its default, and the expressions that read and write it."""
 
-from tools.codegen.model import FIXED_SIZE_LETTERS, Field
-from tools.codegen.names import snake_case
+from harness.definitions.model import FIXED_SIZE_LETTERS, Field
+from harness.definitions.names import snake_case
 
 _PYTHON_TYPES = {
     "bool": "bool",
@@ -25,16 +25,10 @@ class FieldCode:
         self.letter = None if field.is_array else FIXED_SIZE_LETTERS.get(field.type)
 
     @property
-    def absent_is_none(self) -> bool:
-        """Whether the default is None: for a tagged struct, which may be absent, and for a struct that may be null."""
-        field = self.field
-        return not field.is_array and field.is_struct and bool(field.nullable or field.tagged)
-
-    @property
     def sends_null(self) -> bool:
         """Whether null is sent and a default instance isn't: for a tagged struct whose default is not null."""
         field = self.field
-        return self.absent_is_none and bool(field.nullable and field.tagged) and field.default != "null"
+        return field.absent_is_none and bool(field.nullable and field.tagged) and field.default != "null"
 
     @property
     def unread(self) -> str:
@@ -44,7 +38,7 @@ class FieldCode:
     @property
     def optional(self) -> bool:
         """Whether None is a value of the attribute."""
-        return bool(self.field.nullable) or self.field.type == "records" or self.absent_is_none
+        return bool(self.field.nullable) or self.field.type == "records" or self.field.absent_is_none
 
     @property
     def annotation(self) -> str:
@@ -58,7 +52,7 @@ class FieldCode:
     def default(self) -> str:
         """The value of an attribute that wasn't read, as an expression."""
         field = self.field
-        if field.default == "null" or self.absent_is_none:
+        if field.default == "null" or field.absent_is_none:
             return "None"
         if field.is_array:
             return "[]"

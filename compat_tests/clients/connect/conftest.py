@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tools.jars import VERSIONS
+from harness.jars import VERSIONS
 
 
 @pytest.fixture(

@@ -8,11 +8,11 @@ from confluent_kafka import KafkaError, KafkaException
 from compat_tests.clients.client import Received, Sent
 from compat_tests.clients.confluent_client import ConfluentClient
 from compat_tests.clients.connect.workers import MirrorMaker, wait_long
-from compat_tests.java_programs import MissingToolchainError
-from compat_tests.kafkapy_process import KafkapyProcess
 from compat_tests.own_broker import Mortal
-from compat_tests.process import Broker
-from compat_tests.real_kafka import RealKafka
+from harness.java_programs import MissingToolchainError
+from harness.kafkapy_process import KafkapyProcess
+from harness.process import Broker
+from harness.real_kafka import RealKafka
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.together, pytest.mark.long_on_clusters]
 

@@ -11,13 +11,14 @@ import pytest
 
 from compat_tests.clients.client import Sent
 from compat_tests.clients.confluent_client import ConfluentClient
-from compat_tests.clients.connect.workers import REPLICAS, SOONER, START, ConnectProcess, wait_long
-from compat_tests.java_programs import QUICK_START, QUIET
-from compat_tests.kafkapy_process import ROOT, KafkapyProcess, kafkapy_command
-from compat_tests.process import ChildProcess
-from compat_tests.real_kafka import RealKafka, write_properties
-from tools.jars import JarsError, class_path
-from tools.java import NoJavaError, find_java
+from compat_tests.clients.connect.workers import SOONER, START, wait_long
+from harness.connect import REPLICAS, ConnectProcess
+from harness.jars import JarsError, class_path
+from harness.java import NoJavaError, find_java
+from harness.java_programs import QUICK_START, QUIET
+from harness.kafkapy_process import ROOT, KafkapyProcess, kafkapy_command
+from harness.process import ChildProcess
+from harness.real_kafka import RealKafka, write_properties
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.java, pytest.mark.together]
 

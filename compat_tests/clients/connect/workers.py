@@ -9,11 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from compat_tests.clients.client import wait_until
-from compat_tests.java_programs import QUICK_START, QUIET, MissingToolchainError
-from compat_tests.process import HOST, ChildProcess
-from compat_tests.real_kafka import write_properties
-from tools.jars import CONNECT, JarsError, class_path
-from tools.java import NoJavaError, find_java
+from harness.connect import BROKERS_DEFAULT, REPLICAS, ConnectProcess
+from harness.process import HOST
 
 STRINGS = "org.apache.kafka.connect.storage.StringConverter"
 NOT_FOUND, CONFLICT = 404, 409
@@ -26,49 +23,11 @@ SOONER = {
     "sync.topic.configs.interval.seconds": "1", "sync.group.offsets.interval.seconds": "1",
     "offset.flush.interval.ms": "500", "sync.group.offsets.enabled": "true",
 }  # fmt: skip
-BROKERS_DEFAULT = "-1"
-REPLICAS = {
-    f"{what}.replication.factor": BROKERS_DEFAULT
-    for what in ("checkpoints.topic", "heartbeats.topic", "offset-syncs.topic", "offset.storage", "status.storage",
-                 "config.storage")
-} | {"replication.factor": BROKERS_DEFAULT}  # fmt: skip
 
 
 def wait_long(condition: Callable[[], bool], what: str) -> None:
     """As `wait_until`, with the time that these JVMs need on a busy machine."""
     wait_until(condition, what, PATIENCE_S)
-
-
-def connect_class_path(version: str) -> str:
-    """The jars of a release; raises MissingToolchainError with what is missing."""
-    try:
-        find_java()
-        return class_path(CONNECT.format(version))
-    except (NoJavaError, JarsError) as missing:
-        raise MissingToolchainError(f"Kafka Connect runs on Java alone, from its own jars: {missing}") from missing
-
-
-class ConnectProcess(ChildProcess):
-    """One of Connect's main classes with its `.properties` files; `port` is its REST interface's."""
-
-    def __init__(
-        self, version: str, main: str, files: Mapping[str, Mapping[str, str]], directory: Path | None = None
-    ) -> None:
-        self._class_path = connect_class_path(version)
-        super().__init__(main.rpartition(".")[2].lower(), directory)
-        self._main = f"org.apache.kafka.connect.{main}"
-        self._files = files
-
-    def command(self) -> list[str]:
-        paths = [
-            str(write_properties(self.directory / f"{name}.properties", content))
-            for name, content in self._files.items()
-        ]
-        return [*find_java().command, "-Xmx256M", *QUICK_START, *QUIET, "-cp", self._class_path, self._main, *paths]
-
-    def is_ready(self) -> bool:
-        """There is no interface to ask: what it does is seen in the brokers."""
-        return True
 
 
 class Worker(ConnectProcess):

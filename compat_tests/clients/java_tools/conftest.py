@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from compat_tests.clients.java_tools.tools import Said, Tools
-from compat_tests.process import Broker
 from compat_tests.topics import wait_for_leaders
+from harness.process import Broker
 
 AFTERWARDS = "test_afterwards.py"
 

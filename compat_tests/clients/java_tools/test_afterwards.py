@@ -9,7 +9,7 @@ from compat_tests.clients.client import Sent
 from compat_tests.clients.confluent_client import ConfluentClient
 from compat_tests.clients.java_tools.dump import dump
 from compat_tests.clients.java_tools.tools import Tools
-from compat_tests.process import Broker
+from harness.process import Broker
 
 READERS = ("2.7.2", "4.1.0")
 OFFSETS_READER = "4.1.0"

@@ -10,7 +10,7 @@ from compat_tests.clients.client import CODECS, ProduceOptions, Sent, wait_until
 from compat_tests.clients.confluent_client import ConfluentClient
 from compat_tests.clients.java_tools.dump import dump
 from compat_tests.clients.java_tools.tools import Tools
-from compat_tests.kafkapy_process import KafkapyProcess
+from harness.kafkapy_process import KafkapyProcess
 
 BATCHES, RECORDS = 12, 5
 GROUP = "readers"

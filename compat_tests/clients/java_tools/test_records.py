@@ -8,7 +8,7 @@ import pytest
 
 from compat_tests.clients.client import CODECS
 from compat_tests.clients.java_tools.conftest import BrokerTools
-from compat_tests.java_tools import JavaTools
+from harness.java_tools import JavaTools
 
 pytestmark = pytest.mark.scenario("records", client="kafka-tools-{tools_version}")
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from compat_tests.java_programs import java_command
-from compat_tests.java_tools import JavaTools, main_class
-from tools.java import find_java
+from harness.java import find_java
+from harness.java_programs import java_command
+from harness.java_tools import JavaTools, main_class
 
 SOURCE = Path(__file__).with_name("ToolServer.java")
 

@@ -9,8 +9,8 @@ import pytest
 
 from compat_tests.clients.client import CODECS, START_MS
 from compat_tests.clients.confluent_client import ConfluentClient
-from compat_tests.process import Broker
 from compat_tests.topics import create_topic
+from harness.process import Broker
 
 pytestmark = pytest.mark.scenario("records", client="kcat")
 

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from compat_tests.differential.recordings.recording import BROKER, CLIENT, Frame, Recording
-from compat_tests.process import HOST, free_port
+from harness.process import HOST, free_port
 
 ANSWERED_WITHIN_S = 0.5
 WAITING_APIS = (1, 11, 14)

@@ -15,8 +15,8 @@ from compat_tests.clients.conftest import new_client
 from compat_tests.differential.brokers import warm_up
 from compat_tests.differential.recordings.proxy import Proxy
 from compat_tests.differential.recordings.recording import path_of
-from compat_tests.process import HOST, free_port
-from compat_tests.real_kafka import RealKafka
+from harness.process import HOST, free_port
+from harness.real_kafka import RealKafka
 
 VERSION = "2.7.2"
 RECORDED = (

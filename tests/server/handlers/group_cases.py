@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from harness.wire import Wire
 from kafkapy.protocol.message import Message
 from kafkapy.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkapy.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -21,7 +22,6 @@ from kafkapy.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequ
 from kafkapy.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from kafkapy.protocol.messages.list_groups import ListGroupsRequest
 from kafkapy.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.server.wire import Wire
 
 RANGE: Final = b"\x00\x00\x00\x00\x00\x01\x00\x01t\xff\xff\xff\xff"
 JOIN, SYNC, HEARTBEAT, LEAVE, DESCRIBE, LIST, DELETE, FIND = 7, 5, 4, 4, 5, 4, 2, 3

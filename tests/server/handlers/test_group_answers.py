@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from harness.wire import Wire
 from tests.server.beside import broker_beside
 from tests.server.handlers import group_cases, offset_cases, protocol_cases, static_member_cases, stored_group_cases
 from tests.server.handlers.group_cases import comparable, connected, make_topics
-from tests.server.wire import Wire
 
 PATIENCE_S = 0.01
 DATA = Path(__file__).parent / "data"

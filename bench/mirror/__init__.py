@@ -1,0 +1,1 @@
+"""What mirrors cost, beside MirrorMaker 2."""

@@ -1,0 +1,1 @@
+"""What bench, compat_tests, tools and tests share: brokers as child processes, Java, definitions, measuring."""

@@ -1,0 +1,1 @@
+"""Kafka's message definitions as Python objects, for the code generator and the tests of what it writes."""
