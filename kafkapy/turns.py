@@ -94,6 +94,12 @@ class Turns:
         self._awaited = awaited
         self._slice_end_s = 0.0
 
+    def end_slice(self) -> None:
+        """End the slice of the running steps, which ``yield`` next: they wait for admission, as large requests do."""
+        nothing: asyncio.Future[None] = self._loop.create_future()
+        nothing.set_result(None)
+        self.wait_for(nothing)
+
     def take_awaited(self) -> "asyncio.Future[Any] | None":
         """Return the future that the paused steps wait for, if any."""
         awaited, self._awaited = self._awaited, None

@@ -59,7 +59,7 @@ RETRIABLE = frozenset(
         ErrorCode.CONCURRENT_TRANSACTIONS,
     )
 )
-LIMITS = {"produce": 18, "fetch": 18, "offset_commit": 24, "end_txn": 28, "create_topics": 74}
+LIMITS = {"produce": 18, "fetch": 18, "offset_commit": 24, "end_txn": 28, "create_topics": 77}
 """The most files that a request may enter."""
 
 R = TypeVar("R", bound=Message)

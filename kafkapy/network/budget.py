@@ -107,15 +107,15 @@ class RequestMemory:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Count nothing more: the request is answered."""
         self._budget.release(self)
 
     def charge(self, size: int) -> None:
         """Count ``size`` bytes more."""
         self._budget.charge(self, size)
-
-    async def admission(self) -> None:
-        """Wait until the budget is not used up; the request must hold nothing yet."""
-        await self._budget.admission()
 
     def memory_granted(self) -> None:
         """See ``Holder``: it never waits."""

@@ -196,7 +196,17 @@ class Dispatcher:
         future = asyncio.ensure_future(result)
         is_overtaken = is_small and route.is_pipelined and not isinstance(future, asyncio.Task)  # which needs its frame
         waiting = Waiting(route, header, future, header.api_key if is_overtaken else NO_API)
-        return self.answer(waiting) if future.done() else waiting
+        if future.done():
+            return self.answer(waiting)
+        self._charge(future)
+        return waiting
+
+    def _charge(self, future: "asyncio.Future[Response] | asyncio.Future[Response | asyncio.Future[Response]]") -> None:
+        """Charge the memory budget for a wait that takes much; it ends when others wait for the memory."""
+        if isinstance(future, Delayed) and future.held_size:
+            held = RequestMemory(self._budget, future.hurry)
+            held.charge(future.held_size)
+            future.add_done_callback(lambda _: held.release())
 
     def answer(self, waiting: Waiting[Route]) -> Reply:
         """Return the bytes of a response that is there, or a further ``Waiting``; raises the handler's exception."""
@@ -204,6 +214,7 @@ class Dispatcher:
         if isinstance(response, Message):
             return self._encoded(waiting.route, waiting.header, response)
         if isinstance(response, asyncio.Future):
+            self._charge(response)
             return Waiting(waiting.route, waiting.header, response)
         return response
 

@@ -37,11 +37,11 @@ from kafkapy.replication.fetch_sessions import (
     FetchSessionCache,
     next_epoch,
 )
-from kafkapy.replication.fetching import FetchLimits, FetchWish, PartitionRead, Reads, fetch
+from kafkapy.replication.fetching import MANY, FetchLimits, FetchWish, PartitionRead, Reads, fetch
 from kafkapy.server.dispatch.encoding import RecordsTemplate
 from kafkapy.server.dispatch.forms import Pattern
 from kafkapy.server.handlers.shared import fetch_versions
-from kafkapy.turns import PIECE, Steps, in_turns, pieces
+from kafkapy.turns import PIECE, Steps, in_turns, pieces, turns
 from kafkapy.types import NO_BROKER_ID, NO_EPOCH, READ_COMMITTED, TopicPartition, maker, topic_partition_of
 
 if TYPE_CHECKING:
@@ -87,6 +87,9 @@ def handle(context: "RequestContext", request: FetchRequest) -> Steps[Answer | D
     if isinstance(begun, FetchResponse):
         return begun
     replicas = context.services.replica_manager
+    if len(begun.wishes) > MANY:
+        turns().end_slice()
+        yield
 
     def build(reads: Reads) -> Steps[Answer]:
         return _answer(context, limits, begun, reads)

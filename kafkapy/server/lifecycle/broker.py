@@ -92,6 +92,8 @@ START_FAILURES: Final = (
     ForeignDataError,
 )
 """Errors that prevent a start, each with a sentence for the user."""
+ITERATIONS_OF_AN_ANSWER: Final = 5
+"""Iterations of the loop in which a waiting request is answered, also one whose answer a hook passes on."""
 NO_HOOKS: Final = Hooks()
 
 
@@ -561,4 +563,5 @@ class BrokerServer:
             self._hooks.interceptor.stop()
         services.replica_manager.purgatory.expire_all()
         services.topic_admin.stop_waits()
-        await self.clock.sleep(0)
+        for _ in range(ITERATIONS_OF_AN_ANSWER):
+            await self.clock.sleep(0)
