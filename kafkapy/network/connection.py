@@ -28,12 +28,13 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, Protocol
+from functools import partial
+from typing import Any, Final, Protocol
 
 from kafkapy.delayed import hurry
 from kafkapy.metrics import Metrics
 from kafkapy.network.budget import SMALL_FRAME_SIZE, FrameBudget
-from kafkapy.network.core import QUEUED, SENDING, UNSENT, ConnectionCore
+from kafkapy.network.core import QUEUED, SENDING, UNSENT, ConnectionCore, Sent
 from kafkapy.network.dispatcher import Dispatcher, Waiting
 from kafkapy.network.errors import RefusedError
 from kafkapy.network.limits import Limits
@@ -41,7 +42,7 @@ from kafkapy.network.pacing import FEW, LATE_SIZE, LateReplies
 from kafkapy.network.sender import BodySender, FileCutError
 from kafkapy.network.session import Session
 from kafkapy.network.transport import ConnectionTransport, break_cycles
-from kafkapy.protocol.message import Message, ProtocolError
+from kafkapy.protocol.message import ProtocolError
 from kafkapy.protocol.writer import Part
 from kafkapy.turns import FIRST_SLICE_S, SLICE_S, turns
 
@@ -86,18 +87,6 @@ class _UnsentParts(_UnreadResponse):
     def missing_size(self) -> int:
         """See ``budget.Holder``."""
         return self._connection.unsent_size + self._connection.waiting_size
-
-
-class _Answered(NamedTuple):
-    """The response to a request that has overtaken others: it is sent behind theirs."""
-
-    reply: list[Part] | None
-
-
-class _Refusal(NamedTuple):
-    """The peer sent bytes that can't be answered: the connection ends when all before them is answered."""
-
-    error: ProtocolError | RefusedError
 
 
 class ConnectionOwner(Protocol):
@@ -156,7 +145,6 @@ class Connection(asyncio.BufferedProtocol):
         "_socket",
         "_transport",
         "_sender",
-        "_waits",
         "_turns",
         "_now_s",
         "_slice_s",
@@ -176,7 +164,6 @@ class Connection(asyncio.BufferedProtocol):
         self._socket = sock
         self._transport: asyncio.Transport | None = None
         self._sender: BodySender | None = None
-        self._waits: list[Waiting[Any] | _Answered | _Refusal] = []
         self._turns = turns()
         self._now_s = self._turns.now_s
         self._slice_s = FIRST_SLICE_S
@@ -202,10 +189,7 @@ class Connection(asyncio.BufferedProtocol):
         transport, self._transport = self._transport, None
         if transport is not None:
             break_cycles(transport)
-        waits, self._waits = self._waits, []
-        for waiting in waits:
-            if not isinstance(waiting, Waiting):
-                continue
+        for waiting in self.core.waited():
             is_done = waiting.future.done()
             if is_done:
                 self._dispatcher.dropped(waiting)
@@ -240,9 +224,8 @@ class Connection(asyncio.BufferedProtocol):
         """See ``asyncio.Protocol``: keep the transport while a reply is being sent, or waited for."""
         self.core.peer_has_closed()
         self.flush()
-        for waiting in self._waits:
-            if isinstance(waiting, Waiting):
-                hurry(waiting.future)
+        for waiting in self.core.waited():
+            hurry(waiting.future)
         return self.core.busy != 0
 
     def pause_writing(self) -> None:
@@ -275,7 +258,7 @@ class Connection(asyncio.BufferedProtocol):
     def progress(self) -> tuple[int, int, int, int, bool]:
         """Return counters that change while data moves: the connection is closed if they stay the same too long."""
         sent = self._sender.bytes_sent if self._sender is not None else 0
-        return self.core.requests, self.unsent_size, sent, self.core.buffered_size, bool(self._waits)
+        return self.core.requests, self.unsent_size, sent, self.core.buffered_size, self.core.has_pending
 
     def rest(self) -> None:
         """Nothing moved for a while: hold no memory for requests that may come."""
@@ -319,8 +302,8 @@ class Connection(asyncio.BufferedProtocol):
                 if len(frame) > LATE_SIZE:
                     late.leave()
                 reply = self._dispatcher.dispatch(frame, self.session)
-                if self._waits or isinstance(reply, Waiting):
-                    self._send_in_turn(reply)
+                if isinstance(reply, Waiting):
+                    self._begin_wait(reply)
                 else:
                     output = core.reply(reply, late.ready_count >= FEW)
                     if type(output) is bytearray:
@@ -376,16 +359,18 @@ class Connection(asyncio.BufferedProtocol):
                 self.close("a handler failed unexpectedly, see the traceback", logging.ERROR)
 
     def _refuse(self, error: ProtocolError | RefusedError) -> None:
-        """End the connection because of the bytes that its peer has sent, when all before them is answered."""
+        """The peer has sent bytes that can't be answered: end the connection when all before them is answered."""
         if self._reserved:
             self._give_back()
-        if self._waits:
-            self._waits.append(_Refusal(error))
-            self.core.close()
-            return
-        self._owner.metrics.connections_failed += 1
-        self.close(f"{error}", logging.WARNING, drops_unsent=False)
-        error.__traceback__ = None  # its frames refer to the task of the response, and the task to the error
+        self.core.refuse(error)
+        self._end_if_refused()
+
+    def _end_if_refused(self) -> None:
+        error = self.core.refusal
+        if error is not None:
+            self._owner.metrics.connections_failed += 1
+            self.close(f"{error}", logging.WARNING, drops_unsent=False)
+            error.__traceback__ = None  # its frames refer to the task of the response, and the task to the error
 
     def _fail_to_send(self, error: OSError | FileCutError) -> None:
         is_lost = isinstance(error, ConnectionError)  # the peer has closed the connection: that is no failure
@@ -393,82 +378,44 @@ class Connection(asyncio.BufferedProtocol):
 
     # responses that come later
 
-    def _send_in_turn(self, reply: Waiting[Any] | list[Part] | None) -> None:
-        """The response to the current request comes later, or is there but has to leave behind others.
-
-        A task may need the request's frame until it is done.
-        """
-        keeps_frame = False
-        if isinstance(reply, Waiting):
-            keeps_frame = isinstance(reply.future, asyncio.Task)
-            self.core.begin_wait(keeps_frame=keeps_frame, overtaken_by=reply.overtaken_by)
-            self._waits.append(reply)
-            self._watch(reply)
-        else:
-            self.core.reply_behind()
-            self._waits.append(_Answered(reply))
+    def _begin_wait(self, waiting: Waiting[Any]) -> None:
+        """The response to the current request comes later. A task may need the request's frame until it is done."""
+        keeps_frame = isinstance(waiting.future, asyncio.Task)
+        self.core.begin_wait(waiting, keeps_frame=keeps_frame)
+        self._watch(waiting)
         if self._reserved and not keeps_frame:
             self._give_back()
 
     def _watch(self, waiting: Waiting[Any]) -> None:
-        waiting.future.add_done_callback(self._on_response)
+        waiting.future.add_done_callback(partial(self._on_response, waiting))
         if self.core.peer_closed:
             hurry(waiting.future)
 
-    def _on_response(self, future: "asyncio.Future[Message | list[Part] | None]") -> None:
-        """A response that the connection waits for is there, if it was not sent already with one before it."""
-        if future.cancelled() or not self._waits:
-            return
-        first, last = self._waits[0], self._waits[-1]
-        if isinstance(first, Waiting) and first.future is future:
-            self._guarded(self._send_waited)
-        elif isinstance(last, Waiting) and last.future is future and isinstance(future, asyncio.Task):
-            self._release_frame()
-            self._guarded(self._go_on)
+    def _on_response(self, waiting: Waiting[Any], future: "asyncio.Future[object]") -> None:
+        """A response that the connection waits for is there."""
+        if self._transport is not None and not future.cancelled():
+            self._guarded(partial(self._end_wait, waiting))
 
-    def _send_waited(self) -> None:
-        """Send the responses that are there, up to the first one that is not; small ones leave in one write."""
-        together: bytearray | None = None
+    def _end_wait(self, waiting: Waiting[Any]) -> None:
+        core = self.core
+        pending = core.arrived(waiting)
+        if self._reserved and not core.holds_frame:
+            self._give_back()
+        outputs: list[Sent] = []
         try:
-            while self._waits:
-                first = self._waits[0]
-                if isinstance(first, Waiting) and not self._is_there(first):
-                    break
-                del self._waits[0]
-                if isinstance(first, _Refusal):
-                    raise first.error
-                reply = first.reply if isinstance(first, _Answered) else self._response_of(first)
-                if isinstance(reply, Waiting):
-                    self._waits.insert(0, reply)
-                    self._watch(reply)
-                    continue
-                output = self.core.end_wait(reply)
-                if isinstance(output, bytearray):
-                    together = output if together is None else together + output
-                elif output is not None and self._transport is not None:
-                    self._send(output if together is None else [together, *output])
-                    together = None
-        finally:
-            if together is not None and self._transport is not None:
-                self._transport.write(together)
+            reply = self._dispatcher.answer(waiting)
+        except _REFUSALS as error:
+            outputs = core.fail_wait(pending, error)
+        else:
+            if isinstance(reply, Waiting):
+                core.wait_on(pending, reply)
+                self._watch(reply)
+            else:
+                outputs = core.end_wait(pending, reply)
+        for output in outputs:
+            self._send(output)
+        self._end_if_refused()
         self._go_on()  # also while it waits on: there is room behind the frame again, and the peer may go meanwhile
-
-    @staticmethod
-    def _is_there(waiting: Waiting[Any]) -> bool:
-        return waiting.future.done() and not waiting.future.cancelled()
-
-    def _response_of(self, waiting: Waiting[Any]) -> list[Part] | Waiting[Any] | None:
-        """Return the response to a request whose future is done, or what to wait for then."""
-        if isinstance(waiting.future, asyncio.Task):
-            self._release_frame()
-        return self._dispatcher.answer(waiting)
-
-    def _release_frame(self) -> None:
-        """The task that has kept its frame is done; it is the last request that was taken."""
-        if self.core.holds_frame:
-            self.core.release()
-            if self._reserved:
-                self._give_back()
 
     # sending
 

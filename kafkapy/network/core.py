@@ -19,11 +19,12 @@ Several may hold at once. Requests may arrive in any state; they are kept, and l
 1. ``get_buffer`` and ``buffer_updated`` collect bytes until a whole frame is there.
 2. ``next_frame`` hands it out, a view into the receive buffer. It must not be called while ``busy`` is set, unless
    ``may_overtake`` holds.
-3. The caller ends the request with exactly one of ``reply`` (the response is there, or there is none), ``begin_wait``,
-   and ``reply_behind`` (the response is there, but others have to be sent before). ``end_wait`` follows each of the
-   latter two, in the order of the requests, when the response may be sent.
-4. The returned output is sent at once. A small reply may stay here while more requests have arrived; ``take_replies``
-   returns all that stayed. Later output is sent behind them.
+3. The caller ends the request with exactly one of ``reply`` (the response is there, or there is none), ``begin_wait``
+   (it comes later) and ``refuse`` (the bytes can't be answered, and the connection ends).
+4. ``arrived`` follows each ``begin_wait`` when what is waited for is there, in any order; then comes ``end_wait`` with
+   the response, ``fail_wait`` with an error, or ``wait_on`` if there is more to wait for.
+5. The core returns what to send now, in the order of the requests: a response stays here until those before it are
+   sent, and a small one may also stay while more requests have arrived; ``take_replies`` returns these.
 
 **Laws.**
 
@@ -42,16 +43,18 @@ Several may hold at once. Requests may arrive in any state; they are kept, and l
 - The peer closes its side (``peer_closed``): requests that have arrived are answered, then ``is_finished`` holds.
 - The peer stops in the middle of a frame: ``missing_size`` tells how much is missing. Nothing ends by itself here;
   the listener closes connections on which nothing moves, ``budget.py`` those that hold memory that others wait for.
-- The bytes are no frame: ``next_frame`` raises a ``ProtocolError``. The caller waits for the responses that are waited
-  for, sends what ``take_replies`` returns, so that earlier requests keep their replies, and closes.
+- The bytes are no frame, or a request can't be answered: after ``refuse`` nothing is taken any more. When the responses
+  before it are sent, ``refusal`` has the reason, and the caller closes the connection.
 - ``close`` is called when the connection ends for any reason. Replies that stay here may still be taken.
 """
 
+from collections import deque
+from collections.abc import Iterator
 from typing import Final
 
 from kafkapy.buffers import extended_buffer, new_buffer
 from kafkapy.network.budget import SMALL_FRAME_SIZE
-from kafkapy.network.dispatcher import NO_API
+from kafkapy.network.dispatcher import NO_API, Waiting
 from kafkapy.network.pacing import MOST_WAITS, READ_AHEAD_SIZE, TOGETHER_SIZE
 from kafkapy.protocol.framing import PREFIX_SIZE, FrameDecoder
 from kafkapy.protocol.writer import Part
@@ -62,8 +65,23 @@ UNSENT: Final = 4
 QUEUED: Final = 8
 CLOSED: Final = 16
 
-Output = bytearray | list[Part] | None
-"""What to send now: bytes, a response with several parts (bytes, file slices), or nothing."""
+Sent = bytearray | list[Part]
+"""What to send now: bytes, or a response with several parts (bytes, file slices)."""
+Output = Sent | None
+"""The same, or nothing."""
+
+
+class Pending:
+    """A request whose response can't be sent yet."""
+
+    __slots__ = ("waited", "reply", "refusal")
+
+    def __init__(self, waited: Waiting[object] | None, reply: list[Part] | None = None) -> None:
+        self.waited = waited
+        """What its response is waited for by; None when it is there."""
+        self.reply = reply
+        self.refusal: Exception | None = None
+        """Why the connection ends here."""
 
 
 class ConnectionCore(FrameDecoder):
@@ -72,7 +90,7 @@ class ConnectionCore(FrameDecoder):
     It inherits the decoder instead of having one: a call and an object less for each request and connection.
     """
 
-    __slots__ = ("busy", "requests", "peer_closed", "replied_size", "replies", "waits", "_overtaken_by")
+    __slots__ = ("busy", "requests", "peer_closed", "replied_size", "replies", "refusal", "_pending", "_overtaken_by")
 
     def __init__(self, max_frame_size: int) -> None:
         super().__init__(max_frame_size, new_buffer, extended_buffer)
@@ -86,8 +104,9 @@ class ConnectionCore(FrameDecoder):
         """Bytes of the requests whose replies stay here."""
         self.replies: bytearray | None = None
         """Small replies that stay here; ``take_replies`` takes them."""
-        self.waits = 0
-        """Requests whose responses have to be sent later."""
+        self.refusal: Exception | None = None
+        """Why the connection has to be closed now: all before it is answered."""
+        self._pending: deque[Pending] = deque()
         self._overtaken_by = NO_API
 
     # requests and replies
@@ -96,11 +115,14 @@ class ConnectionCore(FrameDecoder):
         """End the request that is out with its response, None if it has none; return what to send now.
 
         A response of one ``bytearray`` is small, and becomes the core's own. It stays here while more bytes are at
-        hand on this connection, or with ``others_are_ready`` on others.
+        hand on this connection, or with ``others_are_ready`` on others, or while responses before it are waited for.
         """
         size = self._frame_end - self._start - PREFIX_SIZE
         self.release()
         self.requests += 1
+        if self._pending:
+            self._pending.append(Pending(None, parts))
+            return None
         if parts is None:
             return None
         first = parts[0]
@@ -118,48 +140,94 @@ class ConnectionCore(FrameDecoder):
             return self.take_replies()
         return None
 
-    def begin_wait(self, *, keeps_frame: bool, overtaken_by: int = NO_API) -> None:
+    def begin_wait(self, waited: Waiting[object], *, keeps_frame: bool) -> None:
         """The response to the request that is out comes later; its frame stays valid with ``keeps_frame``.
 
-        Requests of the API ``overtaken_by`` may be served meanwhile.
+        Requests of the API ``waited.overtaken_by`` may be served meanwhile.
         """
         self.busy |= WAITING
         self.requests += 1
-        self.waits += 1
-        self._overtaken_by = overtaken_by
+        self._pending.append(Pending(waited))
+        self._overtaken_by = waited.overtaken_by
         if not keeps_frame:
             self.release()
 
-    def reply_behind(self) -> None:
-        """End the request that is out, whose response has to be sent behind those that are waited for."""
-        self.begin_wait(keeps_frame=False, overtaken_by=self._overtaken_by)
+    def arrived(self, waited: Waiting[object]) -> Pending:
+        """What is waited for is there; exactly one of ``end_wait``, ``fail_wait`` and ``wait_on`` follows."""
+        pending = next(each for each in self._pending if each.waited is waited)
+        if self.holds_frame and self._pending[-1] is pending:  # which the last request has kept until now
+            self.release()
+        pending.waited = None
+        return pending
+
+    def wait_on(self, pending: Pending, waited: Waiting[object]) -> None:
+        """It was not the response, which comes later still."""
+        pending.waited = waited
+
+    def end_wait(self, pending: Pending, parts: list[Part] | None) -> list[Sent]:
+        """It was the response, None if there is none; return what to send now."""
+        pending.reply = parts
+        return self._take_pending()
+
+    def fail_wait(self, pending: Pending, error: Exception) -> list[Sent]:
+        """The request can't be answered: as ``refuse``; return what to send now."""
+        pending.refusal = error
+        self.close()
+        return self._take_pending()
+
+    def refuse(self, error: Exception) -> None:
+        """Take nothing more, since what has arrived can't be answered; ``refusal`` is set when all before it is."""
+        self.close()
+        if self._pending:
+            pending = Pending(None)
+            pending.refusal = error
+            self._pending.append(pending)
+        else:
+            self.refusal = error
+
+    def waited(self) -> Iterator[Waiting[object]]:
+        """Yield what is waited for, in the order of the requests."""
+        for pending in tuple(self._pending):
+            if pending.waited is not None:
+                yield pending.waited
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether responses can't be sent yet, because they, or others before them, are waited for."""
+        return bool(self._pending)
 
     def may_overtake(self) -> bool:
         """Whether the next request may be served although responses to earlier ones are waited for."""
         return (
             self.busy == WAITING
             and self._overtaken_by != NO_API
-            and self.waits < MOST_WAITS
+            and len(self._pending) < MOST_WAITS
             and self.next_key == self._overtaken_by
         )
 
-    def end_wait(self, parts: list[Part] | None) -> Output:
-        """End the first of the requests whose responses were waited for; return what to send now.
-
-        If it keeps its frame it is the last of them, too.
-        """
-        self.waits -= 1
-        if not self.waits:
+    def _take_pending(self) -> list[Sent]:
+        """Take the responses that are there, up to the first one that is not; small ones are sent together."""
+        taken: list[Sent] = []
+        together = self.take_replies()
+        while self._pending and self._pending[0].waited is None:
+            pending = self._pending.popleft()
+            if pending.refusal is not None:
+                self.refusal = pending.refusal
+                self._pending.clear()
+                break
+            parts = pending.reply
+            if parts is None:
+                continue
+            if len(parts) == 1 and isinstance(parts[0], bytearray):
+                together = parts[0] if together is None else together + parts[0]
+            else:
+                taken.append(parts if together is None else [together, *parts])
+                together = None
+        if together is not None:
+            taken.append(together)
+        if not self._pending:
             self.busy &= ~WAITING
-        if self._frame_end >= 0 and not self.waits:
-            self.release()
-        if parts is None:
-            return None
-        first = parts[0]
-        if len(parts) > 1 or not isinstance(first, bytearray):
-            return parts if self.replies is None else self._behind_replies(parts)
-        replies = self.take_replies()
-        return first if replies is None else replies + first
+        return taken
 
     def take_replies(self) -> bytearray | None:
         """Return the small replies that have stayed here: the caller sends them now. None if there are none."""

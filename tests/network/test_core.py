@@ -2,6 +2,7 @@
 
 import struct
 from itertools import combinations
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,9 +10,11 @@ from hypothesis import strategies as st
 
 from kafkapy.network.budget import SMALL_FRAME_SIZE
 from kafkapy.network.core import QUEUED, SENDING, UNSENT, WAITING, ConnectionCore
-from kafkapy.network.dispatcher import NO_API
+from kafkapy.network.dispatcher import NO_API, Waiting
+from kafkapy.network.errors import RefusedError
 from kafkapy.network.pacing import MOST_WAITS, READ_AHEAD_SIZE, TOGETHER_SIZE
 from kafkapy.protocol.framing import FrameTooLarge, InvalidFrameLength
+from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.writer import Part
 
 MAX_FRAME_SIZE = 1_000_000
@@ -119,16 +122,28 @@ def test_a_large_response_leaves_behind_the_small_ones() -> None:
     assert core.reply([b"shared"], False) == [b"shared"], "bytes that are not the core's own are not extended"
 
 
+HEADER = RequestHeader(0, 0, 0)
+FUTURE: Any = None
+"""The core does not look at what is waited for."""
+
+
+def later(core: ConnectionCore, *, keeps_frame: bool = False, overtaken_by: int = NO_API) -> Waiting[object]:
+    """The response to the request that is out comes later."""
+    waited = Waiting[object](None, HEADER, FUTURE, overtaken_by)
+    core.begin_wait(waited, keeps_frame=keeps_frame)
+    return waited
+
+
 def test_no_request_is_taken_while_a_response_is_pending() -> None:
     core = core_with(b"1", b"2", b"3")
     taken(core)
     core.reply(small(b"one"), False)
     taken(core)
-    core.begin_wait(keeps_frame=False)
+    two = later(core)
     assert core.busy == WAITING
     assert taken(core) is None
     arrive(core, frame(b"4"))
-    assert core.end_wait(small(b"two")) == b"onetwo"
+    assert core.end_wait(core.arrived(two), small(b"two")) == [b"onetwo"]
     assert [taken(core), core.reply(None, False), taken(core)] == [b"3", None, b"4"]
 
 
@@ -138,24 +153,58 @@ PRODUCE, OTHER = b"\0\0", b"\0\1"
 
 def test_requests_of_one_api_overtake_those_that_wait() -> None:
     core = core_with(*[PRODUCE] * MOST_WAITS, PRODUCE, OTHER)
+    waits = []
     for _ in range(MOST_WAITS):
         assert taken(core) == PRODUCE
-        core.begin_wait(keeps_frame=False, overtaken_by=0)
+        waits.append(later(core, overtaken_by=0))
     assert taken(core) is None, "so many may wait"
-    assert core.end_wait(small(b"one")) == b"one"
+    assert core.end_wait(core.arrived(waits[0]), small(b"0")) == [b"0"]
     assert taken(core) == PRODUCE
-    core.reply_behind()
-    for at in range(MOST_WAITS):
+    assert core.reply(small(b"last"), False) is None, "it is sent behind the others"
+    for at, waited in reversed(list(enumerate(waits[2:], start=2))):
+        assert core.end_wait(core.arrived(waited), small(b"%d" % at)) == []
         assert (taken(core), core.busy) == (None, WAITING), "another API does not overtake"
-        core.end_wait(small(b"%d" % at))
+    (together,) = core.end_wait(core.arrived(waits[1]), small(b"1"))
+    assert together == b"".join(b"%d" % at for at in range(1, MOST_WAITS)) + b"last"
     assert taken(core) == OTHER
+
+
+def test_responses_before_a_refused_request_are_sent_first() -> None:
+    core = core_with(*[PRODUCE] * 3)
+    taken(core)
+    first = later(core, overtaken_by=0)
+    taken(core)
+    second = later(core, overtaken_by=0)
+    refusal = RefusedError("no")
+    assert core.fail_wait(core.arrived(second), refusal) == []
+    assert (core.refusal, taken(core)) == (None, None), "nothing more is taken"
+    assert core.end_wait(core.arrived(first), small(b"one")) == [b"one"]
+    assert core.refusal is refusal
+
+
+def test_a_refused_request_ends_a_connection_at_once_if_nothing_is_waited_for() -> None:
+    core = core_with(PRODUCE, PRODUCE)
+    taken(core)
+    core.refuse(error := RefusedError("no"))
+    assert (core.refusal, taken(core)) == (error, None)
+
+
+def test_what_is_waited_for_may_change() -> None:
+    core = core_with(b"1")
+    taken(core)
+    task = later(core, keeps_frame=True)
+    event = Waiting[object](None, HEADER, FUTURE)
+    core.wait_on(core.arrived(task), event)
+    assert not core.holds_frame, "an event needs no frame"
+    assert list(core.waited()) == [event]
+    assert core.end_wait(core.arrived(event), small(b"one")) == [b"one"]
 
 
 @pytest.mark.parametrize(("key", "is_read"), [(PRODUCE, True), (OTHER, False)])
 def test_a_large_request_that_may_overtake_is_read_on(key: bytes, is_read: bool) -> None:
     core = core_with(PRODUCE)
     taken(core)
-    core.begin_wait(keeps_frame=False, overtaken_by=0)
+    later(core, overtaken_by=0)
     large = frame(key + bytes(2 * READ_AHEAD_SIZE))
     arrive(core, large[: READ_AHEAD_SIZE + 10])
     assert core.has_read_enough is not is_read
@@ -169,9 +218,8 @@ def test_a_large_request_that_may_overtake_is_read_on(key: bytes, is_read: bool)
 def test_a_response_that_comes_later_is_sent_at_once(reply: list[Part] | None) -> None:
     core = core_with(b"1", b"2")
     taken(core)
-    core.begin_wait(keeps_frame=True)
-    output = core.end_wait(reply)
-    assert output == (reply[0] if reply is not None and len(reply) == 1 else reply)
+    outputs = core.end_wait(core.arrived(later(core, keeps_frame=True)), reply)
+    assert outputs == ([] if reply is None else [reply[0] if len(reply) == 1 else reply])
     assert core.requests == 1
     assert taken(core) == b"2"
 
@@ -180,23 +228,23 @@ def test_a_frame_that_is_kept_stays_as_it_is_while_more_arrives() -> None:
     core = core_with(b"kept")
     view = core.next_frame()
     assert view is not None
-    core.begin_wait(keeps_frame=True)
+    kept = later(core, keeps_frame=True)
     arrive(core, frame(b"x" * 200_000))
     assert view == b"kept"
-    core.end_wait(None)
+    core.end_wait(core.arrived(kept), None)
     assert taken(core) == b"x" * 200_000
 
 
 def test_requests_are_read_ahead_up_to_a_limit() -> None:
     core = core_with(b"1")
     taken(core)
-    core.begin_wait(keeps_frame=False)
+    waited = later(core)
     assert not core.has_read_enough
     arrive(core, bytes(READ_AHEAD_SIZE - 1))
     before = core.has_read_enough
     arrive(core, b"x")
     assert (before, core.has_read_enough) == (False, True)
-    core.end_wait(None)
+    core.end_wait(core.arrived(waited), None)
     assert not core.has_read_enough, "the bytes that have arrived are decoded first"
 
 
@@ -238,9 +286,9 @@ def test_a_peer_that_closes_its_side_is_answered_first() -> None:
     core = core_with(b"1", b"2")
     core.peer_has_closed()
     taken(core)
-    core.begin_wait(keeps_frame=False)
+    waited = later(core)
     assert not core.is_finished
-    core.end_wait(small(b"one"))
+    core.end_wait(core.arrived(waited), small(b"one"))
     assert taken(core) == b"2"
     core.set_busy(SENDING)
     core.reply([b"records", b"more"], False)
@@ -273,7 +321,7 @@ def test_only_large_frames_count_and_only_as_they_grow() -> None:
     assert SMALL_FRAME_SIZE < core.budgeted_size < 8 * SMALL_FRAME_SIZE
     arrive(core, bytes(6 * SMALL_FRAME_SIZE))
     assert taken(core) is not None
-    core.begin_wait(keeps_frame=True)
+    later(core, keeps_frame=True)
     assert core.budgeted_size == 0
 
 
@@ -289,8 +337,8 @@ class Conversation:
         self.kinds = kinds
         self.data = b"".join(frame(struct.pack(">i", at) + bytes(sizes[at % len(sizes)])) for at in range(len(kinds)))
         self.sent: list[int] = []
-        self.waited_for: list[tuple[int, bool]] = []
-        """Numbers of requests whose replies have to be sent, in order, and whether the reply is there."""
+        self.waited_for: list[tuple[int, Waiting[object]]] = []
+        """Numbers of requests whose responses come later."""
         self.others_are_ready = others_are_ready
 
     def send(self, output: bytearray | list[Part] | None) -> None:
@@ -305,11 +353,7 @@ class Conversation:
             kind = self.kinds[number]
             if kind in (LATER, LATER_LARGE, OVERTAKEN):
                 overtaken_by = 0 if kind == OVERTAKEN else NO_API
-                self.core.begin_wait(keeps_frame=kind == LATER, overtaken_by=overtaken_by)
-                self.waited_for.append((number, False))
-            elif self.waited_for:
-                self.core.reply_behind()
-                self.waited_for.append((number, True))
+                self.waited_for.append((number, later(self.core, keeps_frame=kind == LATER, overtaken_by=overtaken_by)))
             else:
                 self.send(self.core.reply(self.reply_to(number), self.others_are_ready))
         self.send(self.core.take_replies())
@@ -320,12 +364,12 @@ class Conversation:
             return None
         return [reply, b""] if self.kinds[number] in (LARGE, LATER_LARGE) else small(reply)
 
-    def end_wait(self) -> None:
-        is_there = True
-        while self.waited_for and is_there:
-            number, _ = self.waited_for.pop(0)
-            self.send(self.core.end_wait(self.reply_to(number)))
-            is_there = bool(self.waited_for) and self.waited_for[0][1]
+    def end_wait(self, which: int = 0) -> None:
+        """A response is there, not always that of the oldest request."""
+        if self.waited_for:
+            number, waited = self.waited_for.pop(which % len(self.waited_for))
+            for output in self.core.end_wait(self.core.arrived(waited), self.reply_to(number)):
+                self.send(output)
 
 
 @given(
@@ -348,7 +392,7 @@ def test_every_reply_leaves_once_and_in_order(
             arrive(core, data[:size])
             data = data[size:]
         elif event == "end_wait":
-            conversation.end_wait()
+            conversation.end_wait(at)
         elif event == "block":
             core.set_busy(UNSENT)
         else:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkapy.network.core import CLOSED
 from kafkapy.network.dispatcher import Waiting
 from kafkapy.network.pacing import MOST_WAITS
 from kafkapy.protocol.headers import RequestHeader
@@ -141,7 +142,7 @@ def test_a_refused_request_ends_the_connection_when_those_before_it_are_answered
             await at.send_first()
             at.client.send(refused + frame(produce_request("t", batch(b"never"), acks=1), 8))
             (connection,) = at.broker.listeners[0].connections
-            await until(lambda: len(connection._waits) == 2)
+            await until(lambda: connection.core.busy & CLOSED != 0)
             at.follower_has(1)
             assert await at.base_offset() == 0
             assert await at.client.is_closed()

@@ -171,9 +171,9 @@ class Dispatcher:
                 if isinstance(result, Generator):
                     result = await in_turns(result)
             response = await _without_coroutine(result)
-            if isinstance(response, Delayed) and not response.done() and response.can_be_hurried:
+            if isinstance(response, Delayed) and response.can_be_hurried and not response.held_size:
                 held.end_waiting = partial(hurry, response)
-                kept = until_answered.pop_all()
+                kept = until_answered.pop_all()  # the waiting keeps the request
                 response.add_done_callback(lambda _: kept.close())
         return response
 
