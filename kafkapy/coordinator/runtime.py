@@ -35,9 +35,9 @@ from functools import partial
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from kafkapy.clock import Clock, TimerHandle
-from kafkapy.coordinator.hashing import partition_for
 from kafkapy.coordinator.loading import BATCHES_IN_A_STEP, LoadProgress, PartitionSource, read_partition
 from kafkapy.errors import BrokerError
+from kafkapy.java_hashing import partition_for
 from kafkapy.metrics import Counters
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.records.batch import BatchHeader, iterate_headers

@@ -10,9 +10,9 @@ from unittest.mock import patch
 
 from kafkapy.controller import elections
 from kafkapy.controller.active_controller import ActiveController
-from kafkapy.coordinator.hashing import partition_for
 from kafkapy.coordinator.runtime import Runtime
 from kafkapy.coordinator.transaction.markers import DELETED, BrokerMarkers
+from kafkapy.java_hashing import partition_for
 from kafkapy.metadata.image import MetadataCache
 from kafkapy.metadata.store import ANY_VERSION, SetData
 from kafkapy.metadata.topic_rules import TRANSACTION_STATE_TOPIC
