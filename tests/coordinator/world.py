@@ -141,7 +141,7 @@ class Broker:
         return append_result(self.log(tp).append(records))
 
     def append_internal(
-        self, tp: TopicPartition, batch: bytes | ValidatedBatch, timeout_ms: int, required_acks: int
+        self, tp: TopicPartition, batch: bytearray | ValidatedBatch, timeout_ms: int, required_acks: int
     ) -> Any:
         assert required_acks == CONFIG["offsets.commit.required.acks"]
         assert timeout_ms in TIMEOUTS_MS

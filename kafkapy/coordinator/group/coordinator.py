@@ -4,7 +4,7 @@ JoinGroup, SyncGroup, OffsetCommit and TxnOffsetCommit return an ``Answer``, all
 ``rebalance.py`` describes the order of the members' requests.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kafkapy.clock import Clock
@@ -31,23 +31,11 @@ from kafkapy.coordinator.group.records import group_record
 from kafkapy.coordinator.group.removal import OffsetRemover
 from kafkapy.coordinator.group.runtime import GroupRuntime
 from kafkapy.coordinator.group.settings import GroupSettings
+from kafkapy.coordinator.group.writes import MEMBER_ERRORS, GroupWrite
 from kafkapy.coordinator.runtime import Background, Config, LeadershipSource, Metadata
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
-
-_STORE_ERRORS: Final[Mapping[int, int]] = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
-    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
-"""The log's error → the error for members, if the group could not be written; other errors stay as they are."""
 
 
 class GroupCoordinator:
@@ -171,20 +159,14 @@ class GroupCoordinator:
         self._rebalancer.remove_member(group, member)
         return 0
 
-    def _store_group(self, group: Group, assignments: Mapping[str, bytes], on_done: Callable[[int], None]) -> None:
+    def _store_group(self, group: Group, assignments: Mapping[str, bytes]) -> Answer[int]:
         shard = self._runtime.find(group.group_id)
         if isinstance(shard, int):
-            on_done(shard)
-            return
+            return Answer.of(shard)
         if group.members.record_size(group.protocol_name or "", assignments) > GROUP_MAX_BYTES:
-            on_done(_STORE_ERRORS[ErrorCode.MESSAGE_TOO_LARGE])  # the error of such an append
-            return
+            return Answer.of(MEMBER_ERRORS[ErrorCode.MESSAGE_TOO_LARGE])  # the error of such an append
         record = group_record(group, assignments, self._clock.now_ms(), self.settings.group_value_version)
-
-        def stored(error_code: int) -> None:
-            on_done(_STORE_ERRORS.get(error_code, error_code))
-
-        self._runtime.append(shard, group, [record], stored)
+        return self._runtime.write(GroupWrite(shard, group, [record], self._runtime.encode([record])))
 
     # Offsets
 

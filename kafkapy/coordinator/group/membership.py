@@ -175,7 +175,7 @@ class StaticReplacement:
         if group.state is states.STABLE and group.members.select_protocol() == group.protocol_name:
             self._rebalancer.run(group.update_subscribed())
             assignments = {each.member_id: each.assignment for each in group.members.values()}
-            self._rebalancer.store_group(group, assignments, self._stored)
+            self._rebalancer.store_group(group, assignments).on_set(self._stored)
         else:
             # the leader may be computing an assignment for the old id at this moment, which would be lost
             self._rebalancer.maybe_prepare(group)
@@ -260,7 +260,7 @@ def _store(rebalancer: Rebalancer, group: Group, assignments: Mapping[str, bytes
         rebalancer.counters.refused_metadata += 1
         stored(ErrorCode.COORDINATOR_NOT_AVAILABLE)  # the members repeat their requests until there is room
         return
-    rebalancer.store_group(group, complete, stored)
+    rebalancer.store_group(group, complete).on_set(stored)
 
 
 def propagate(rebalancer: Rebalancer, group: Group) -> None:

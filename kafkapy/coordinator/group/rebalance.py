@@ -60,6 +60,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from kafkapy.clock import Clock
+from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.group import states
 from kafkapy.coordinator.group.calls import JoinResult, SyncResult
 from kafkapy.coordinator.group.group import Group
@@ -81,12 +82,8 @@ sessions end."""
 SHORTEST_SYNC_MS: Final = 1000
 """The shortest wait for the SyncGroup requests of a new generation, for members whose rebalance time-out is 0."""
 
-StoreGroup = Callable[[Group, Mapping[str, bytes], Callable[[int], None]], None]
-"""Appends the record of a group with these assignments; the callback gets 0 once it is replayed, or an error code."""
-
-
-def _ignore(_error_code: int) -> None:
-    """Ignore that the log refused an empty generation: a restart loads the members before it, whose sessions end."""
+StoreGroup = Callable[[Group, Mapping[str, bytes]], Answer[int]]
+"""Appends the record of a group with these assignments; the answer is 0 once it is replayed, or an error code."""
 
 
 class Rebalancer:
@@ -227,7 +224,8 @@ class Rebalancer:
         if group.members:
             self._announce_generation(group)
         else:
-            self.store_group(group, {}, _ignore)
+            # if the log refuses an empty generation, a restart loads the members before it, whose sessions end
+            self.store_group(group, {})
 
     def _announce_generation(self, group: Group) -> None:
         timeout_ms = max(group.members.rebalance_timeout_ms(), SHORTEST_SYNC_MS)

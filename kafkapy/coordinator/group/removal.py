@@ -11,12 +11,12 @@ from typing import Final
 from kafkapy.clock import Clock
 from kafkapy.coordinator.group import states
 from kafkapy.coordinator.group.group import Group
-from kafkapy.coordinator.group.offset_requests import log_error
 from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset
 from kafkapy.coordinator.group.rebalance import Rebalancer
 from kafkapy.coordinator.group.records import group_tombstone, offset_record
 from kafkapy.coordinator.group.runtime import GroupRuntime
 from kafkapy.coordinator.group.shard import GroupShard
+from kafkapy.coordinator.group.writes import RemovalWrite
 from kafkapy.metadata.topic_rules import MAX_NAME_LENGTH
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.text import text_size
@@ -88,8 +88,8 @@ class OffsetRemover:
         """
         while True:
             group = shard.groups.get(group_id)
-            if group is None or not self._runtime.is_current(shard):
-                return ErrorCode.GROUP_ID_NOT_FOUND if self._runtime.is_current(shard) else ErrorCode.NOT_COORDINATOR
+            if group is None or not shard.is_current:
+                return ErrorCode.GROUP_ID_NOT_FOUND if shard.is_current else ErrorCode.NOT_COORDINATOR
             count = self._offsets_in_a_batch(shard, group_id)
             some = list(islice(group.offsets.partitions(), count + 1))
             is_last = len(some) <= count
@@ -115,8 +115,8 @@ class OffsetRemover:
         for piece in pieces(partitions, self._offsets_in_a_batch(shard, group_id)):
             if errors:
                 yield
-            if group.is_dead or not self._runtime.is_current(shard):
-                errors.update(dict.fromkeys(piece, 0 if self._runtime.is_current(shard) else ErrorCode.NOT_COORDINATOR))
+            if group.is_dead or not shard.is_current:
+                errors.update(dict.fromkeys(piece, 0 if shard.is_current else ErrorCode.NOT_COORDINATOR))
                 continue
             is_read = group.state is not states.EMPTY
             removed = [each for each in piece if not (is_read and group.is_subscribed_to(each.topic))]
@@ -137,7 +137,9 @@ class OffsetRemover:
         that would drop it too; its older commits are dropped in memory. (If the new one fails or is aborted, and the
         broker is restarted before another commit, the older one is back.)
         """
-        end_offsets = {shard: self._runtime.end_offset(shard) for shard in self._runtime.shards.values()}
+        end_offsets = {
+            shard: self._runtime.end_offset(shard.topic_partition) for shard in self._runtime.shards.values()
+        }
 
         def choose(shard: GroupShard, group: Group, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
             end_offset, offsets = end_offsets.get(shard, 0), group.offsets
@@ -159,7 +161,7 @@ class OffsetRemover:
             for shard, group in groups:
                 known = list(group.offsets.partitions())
                 for piece in pieces(known, self._offsets_in_a_batch(shard, group.group_id)) if known else ((),):
-                    if group.is_dead or not self._runtime.is_current(shard):
+                    if group.is_dead or not shard.is_current:
                         break
                     self._remove(shard, group, choose(shard, group, piece))
                     yield
@@ -180,8 +182,11 @@ class OffsetRemover:
         if is_deleted and group.generation_id > 0:
             # a group of generation 0 has no record: it only keeps offsets
             tombstones.append(group_tombstone(group.group_id, now_ms))
-        error_code = self._runtime.append_locally(shard, tombstones) if tombstones else 0
+        error_code = 0
+        if tombstones:
+            batch = self._runtime.encode(tombstones)
+            error_code = self._runtime.write(RemovalWrite(shard, group, tombstones, batch)).value
         if error_code == 0 and is_deleted:
             shard.remove(group)
             self._rebalancer.kill(group, ErrorCode.NOT_COORDINATOR)
-        return log_error(error_code)
+        return error_code

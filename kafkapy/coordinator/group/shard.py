@@ -6,7 +6,7 @@ The one difference: while loading, a group's record makes its members; when the 
 hold waiting requests and timers), and the record settles their assignment.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from struct import Struct
 from typing import Final
@@ -193,6 +193,11 @@ class GroupShard(Shard):
         elif isinstance(key, GroupKey):
             self._replay_group(key.group_id, record.value)
         return key is not None
+
+    def replay_records(self, records: Sequence[Record], first_offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
+        """Replay records that the log has from ``first_offset`` on."""
+        for offset, (key, value, timestamp, headers, _) in enumerate(records, first_offset):
+            self.replay_record(Record(key, value, timestamp, headers, offset), producer_id)
 
     def replay_commits(
         self,

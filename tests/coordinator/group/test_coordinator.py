@@ -96,7 +96,7 @@ def test_a_group_that_lost_its_coordinator_between_two_steps_is_not_written() ->
     group = world.group()
     world.resign(PARTITION, None)
     seen: list[int] = []
-    world.coordinator._store_group(group, {}, seen.append)
+    world.coordinator._store_group(group, {}).on_set(seen.append)
     assert seen == [16]
 
 

@@ -113,7 +113,7 @@ def test_the_first_member_leads_if_the_record_names_no_leader() -> None:
     member_id = world.stable()[0]
     group = world.group()
     group.members.leader_id = "somebody"
-    world.coordinator._store_group(group, {}, lambda _: None)
+    world.coordinator._store_group(group, {})
     world.restart()
     assert world.group().members.leader_id == member_id
 
