@@ -4,8 +4,8 @@ A coordinator serves the groups, or the transactional ids, that hash to the part
 ``__transaction_state``, that this broker leads. The life of a request:
 
     find      ``Runtime.find``: the shard that keeps the name, or the error (not running, not the coordinator, loading)
-    decide    the request's function (``group/membership``, ``transaction/decisions``) returns an error or records. It
-              changes no state that must survive a restart
+    decide    the request's function (``group/offset_requests``, ``transaction/decisions``) returns an error, or records
+              with the response. It changes no state that must survive a restart
     append    ``Runtime.write`` (``decision.py``): the records go to the partition's log
     replay    once the replicas of ``required_acks`` have the records, the shard applies them (``Shard``)
     answer    the request's ``Answer`` is set; a handler turns it into a response (``answer.respond``)

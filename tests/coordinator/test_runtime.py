@@ -250,7 +250,7 @@ def test_groups_of_an_unloaded_partition_are_ended_in_pieces() -> None:
     forgetting = world.later[-1]
     next(forgetting)
     assert sum(group.is_dead for group in groups) == 64
-    world.coordinator._rebalancer.kill(groups[100], 16)
+    world.coordinator.classic._rebalancer.kill(groups[100], 16)
     finish(forgetting)
     assert all(group.is_dead for group in groups)
     assert waiting.value.error_code in (0, 16)

@@ -6,10 +6,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from kafkapy.coordinator.answer import Answer
-from kafkapy.coordinator.group.calls import CommitCall, JoinCall, JoinResult, SyncCall, SyncResult
+from kafkapy.coordinator.group.calls import CommitCall
+from kafkapy.coordinator.group.classic.calls import JoinCall, JoinResult, SyncCall, SyncResult
+from kafkapy.coordinator.group.classic.group import ClassicGroup, as_classic
 from kafkapy.coordinator.group.coordinator import GroupCoordinator
-from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.offsets import CommittedOffset
+from kafkapy.coordinator.group.shard import GroupShard
 from kafkapy.coordinator.runtime import Background
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.image import MetadataCache
@@ -175,6 +177,18 @@ class Broker:
         self.metadata_listeners.append(listener)
 
 
+def bare_group(now_ms: int = 0) -> ClassicGroup:
+    """A group without a coordinator."""
+    sessions: Any = SimpleNamespace()
+    return ClassicGroup("g", lambda: now_ms, sessions)
+
+
+def bare_shard(partition: int = 0) -> GroupShard:
+    """A shard that no coordinator loads."""
+    runtime = World(leads=False).coordinator._runtime
+    return runtime.new_shard(TopicPartition(GROUP_METADATA_TOPIC, partition), 0)
+
+
 class World:
     """A coordinator that leads partition 0 of ``__consumer_offsets`` unless told otherwise."""
 
@@ -214,8 +228,8 @@ class World:
     def log(self) -> MemoryLog:
         return self.broker.log(TopicPartition(GROUP_METADATA_TOPIC, 0))
 
-    def group(self, group_id: str = "g") -> Group:
-        return self.coordinator._runtime.shards[0].groups[group_id]
+    def group(self, group_id: str = "g") -> ClassicGroup:
+        return as_classic(self.coordinator._runtime.shards[0].groups[group_id])
 
     def has_group(self, group_id: str = "g") -> bool:
         return group_id in self.coordinator._runtime.shards[0].groups
@@ -235,7 +249,7 @@ class World:
         return JoinCall(**(defaults | fields))
 
     def join(self, member_id: str = "", **fields: Any) -> Answer[JoinResult]:
-        return self.coordinator.join(self.call(member_id, **fields))
+        return self.coordinator.classic.join(self.call(member_id, **fields))
 
     def joined(self, member_id: str = "", **fields: Any) -> JoinResult:
         """Send a JoinGroup that must succeed at once."""
@@ -245,7 +259,7 @@ class World:
 
     def sync(self, member_id: str, generation_id: int, **fields: Any) -> Answer[SyncResult]:
         assignments = fields.pop("assignments", {})
-        return self.coordinator.sync(
+        return self.coordinator.classic.sync(
             SyncCall(fields.pop("group_id", "g"), generation_id, member_id, assignments=assignments, **fields)
         )
 
@@ -265,7 +279,7 @@ class World:
         return ids
 
     def heartbeat(self, member_id: str, generation_id: int, instance_id: str | None = None) -> int:
-        return self.coordinator.heartbeat("g", generation_id, member_id, instance_id)
+        return self.coordinator.classic.heartbeat("g", generation_id, member_id, instance_id)
 
     def commit(
         self, offset: int | CommittedOffset = 1, member_id: str = "", generation_id: int = -1, **fields: Any

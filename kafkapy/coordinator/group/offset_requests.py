@@ -4,12 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal
 
 from kafkapy.coordinator.answer import Answer
-from kafkapy.coordinator.group import states
 from kafkapy.coordinator.group.calls import COMMITTER, CommitCall, Producer
 from kafkapy.coordinator.group.group import Group
-from kafkapy.coordinator.group.membership import member_error
 from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset, FetchedOffset, committed_offset_of
-from kafkapy.coordinator.group.rebalance import Rebalancer
 from kafkapy.coordinator.group.records import CommitTemplate, commits_in_steps, offset_record, plain_commits
 from kafkapy.coordinator.group.runtime import GroupRuntime
 from kafkapy.coordinator.group.shard import GroupShard
@@ -18,34 +15,6 @@ from kafkapy.protocol.errors import ErrorCode
 from kafkapy.records.validate import ValidatedBatch
 from kafkapy.turns import Steps, pieces
 from kafkapy.types import TopicPartition
-
-
-def commit_error(group: Group, call: CommitCall) -> int:
-    """The error code for the whole commit; 0 if it may be appended."""
-    is_without_group = call.generation_id < 0 and group.state is states.EMPTY
-    if is_without_group and (call.instance_id is None or not group.members.is_fenced(call.member_id, call.instance_id)):
-        return 0
-    error_code = member_error(group, call.member_id, call.instance_id, call.generation_id)
-    return error_code or states.COMMIT_BY_MEMBER[group.state]
-
-
-def transaction_commit_error(group: Group, call: CommitCall) -> int:
-    """The error code for a commit in a transaction; member and generation are optional (KIP-447)."""
-    if group.state is states.DEAD:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if call.instance_id is not None and group.members.is_fenced(call.member_id, call.instance_id):
-        return ErrorCode.FENCED_INSTANCE_ID
-    if call.member_id and call.member_id not in group.members:
-        return ErrorCode.UNKNOWN_MEMBER_ID
-    if call.generation_id >= 0 and call.generation_id != group.generation_id:
-        return ErrorCode.ILLEGAL_GENERATION
-    return 0
-
-
-def touch_member(rebalancer: Rebalancer, group: Group, call: CommitCall) -> None:
-    """A commit starts its member's session again, as a heartbeat does."""
-    if call.member_id and call.member_id in group.members:
-        rebalancer.touch(group.members[call.member_id])
 
 
 def too_large(call: CommitCall, max_length: int) -> set[TopicPartition]:
@@ -90,9 +59,8 @@ class CommitPattern:
 class OffsetRequests:
     """Commits and fetches offsets of groups."""
 
-    def __init__(self, runtime: GroupRuntime, rebalancer: Rebalancer) -> None:
+    def __init__(self, runtime: GroupRuntime) -> None:
         self._runtime = runtime
-        self._rebalancer = rebalancer
 
     def commit_large(
         self, call: CommitCall, producer: Producer = COMMITTER
@@ -118,10 +86,10 @@ class OffsetRequests:
             if call.generation_id >= 0:
                 return Answer.of(dict.fromkeys(call.offsets, ErrorCode.ILLEGAL_GENERATION))
             group = shard.get_or_create(call.group_id)
-        error_code = commit_error(group, call)
+        error_code = group.commit_error(call)
         if error_code:
             return Answer.of(dict.fromkeys(call.offsets, error_code))
-        touch_member(self._rebalancer, group, call)
+        group.touch_member(call.member_id)
         return self._write_offsets(shard, group, call, prepared=prepared)
 
     def pattern(self, call: CommitCall) -> CommitPattern | None:
@@ -155,9 +123,9 @@ class OffsetRequests:
             commits[partition] = committed_offset_of((offset, epoch, "", now_ms, NO_EXPIRY))
         shard = runtime.find(call.group_id)
         group = None if isinstance(shard, int) else shard.groups.get(call.group_id)
-        if isinstance(shard, int) or group is None or commit_error(group, call):
+        if isinstance(shard, int) or group is None or group.commit_error(call):
             return self.commit(call._replace(offsets=commits))
-        touch_member(self._rebalancer, group, call)
+        group.touch_member(call.member_id)
         batch = pattern.template.batch(commits.values(), now_ms)
         write = CommitWrite(shard, group, commits, COMMITTER, batch, pattern.no_errors)
         answer = runtime.write(write)
@@ -171,7 +139,7 @@ class OffsetRequests:
         if isinstance(shard, int):
             return Answer.of(dict.fromkeys(call.offsets, shard))
         group = shard.get_or_create(call.group_id)
-        error_code = transaction_commit_error(group, call)
+        error_code = group.transaction_commit_error(call)
         if error_code:
             return Answer.of(dict.fromkeys(call.offsets, error_code))
         return self._write_offsets(shard, group, call, producer, prepared)

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from kafkapy.clock import Clock
 from kafkapy.coordinator.group.calls import NO_PRODUCER, Producer
 from kafkapy.coordinator.group.group import Group
+from kafkapy.coordinator.group.group_type import GroupType
 from kafkapy.coordinator.group.metadata_budget import MetadataBudget
-from kafkapy.coordinator.group.rebalance import Rebalancer
-from kafkapy.coordinator.group.records import OFFSET_VALUE_VERSION
+from kafkapy.coordinator.group.records import OFFSET_VALUE_VERSION, RecordKey
 from kafkapy.coordinator.group.settings import GroupSettings
 from kafkapy.coordinator.group.shard import GroupShard
 from kafkapy.coordinator.runtime import Background, LeadershipSource, Metadata, Runtime
@@ -28,13 +28,13 @@ class GroupRuntime(Runtime[GroupShard]):
         clock: Clock,
         replica_manager: LeadershipSource,
         metadata: Metadata,
-        rebalancer: Rebalancer,
         background: Background,
     ) -> None:
         super().__init__(settings.topic_settings(), clock, replica_manager, metadata, background)
         self.settings = settings
         self.budget = MetadataBudget(settings.metadata_max_bytes)
-        self._rebalancer = rebalancer
+        self.types: dict[type[RecordKey], GroupType] = {}
+        """See ``GroupTypes``; filled before the first partition is loaded."""
 
     # Find. Order of checks, as in Kafka: group id (24), running (15), leading (16) or loading (14), then the group (25)
 
@@ -101,11 +101,11 @@ class GroupRuntime(Runtime[GroupShard]):
 
     def new_shard(self, topic_partition: TopicPartition, leader_epoch: int) -> GroupShard:
         """A shard without groups."""
-        return GroupShard(topic_partition, leader_epoch, self._clock.now_ms, self.budget)
+        return GroupShard(topic_partition, leader_epoch, self.types)
 
     def finish_loading(self, shard: GroupShard) -> Steps[None]:
         """Start the sessions of the members, then serve the shard's groups."""
-        yield from shard.finish_loading(self._rebalancer.loaded)
+        yield from shard.finish_loading()
 
     def shard_unloaded(self, shard: GroupShard) -> None:
         """Kill the shard's groups: waiting requests get NOT_COORDINATOR, and clients look up the new coordinator."""
@@ -115,5 +115,5 @@ class GroupRuntime(Runtime[GroupShard]):
         for piece in pieces(list(shard.groups.values())):
             for group in piece:
                 if not group.is_dead:
-                    self._rebalancer.kill(group, ErrorCode.NOT_COORDINATOR)
+                    group.kill(ErrorCode.NOT_COORDINATOR)
             yield

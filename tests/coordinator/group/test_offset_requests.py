@@ -1,12 +1,7 @@
 import pytest
 
 from kafkapy.coordinator.group.calls import CommitCall, Producer
-from kafkapy.coordinator.group.offset_requests import (
-    commit_error,
-    too_large,
-    transaction_commit_error,
-    utf16_length,
-)
+from kafkapy.coordinator.group.offset_requests import too_large, utf16_length
 from kafkapy.coordinator.group.offsets import CommittedOffset, FetchedOffset
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
@@ -294,7 +289,7 @@ def test_commit_to_a_dead_group(generation: int) -> None:
     member_id = world.stable()[0]
     group = world.group()
     world.coordinator.shutdown()
-    assert commit_error(group, CommitCall("g", member_id, generation, {})) == 15
+    assert group.commit_error(CommitCall("g", member_id, generation, {})) == 15
 
 
 @pytest.mark.parametrize(
@@ -346,7 +341,7 @@ def test_a_commit_in_a_transaction_to_a_dead_group() -> None:
     world.commit()
     group = world.group()
     world.coordinator.shutdown()
-    assert transaction_commit_error(group, CommitCall("g", "", -1, {})) == 15
+    assert group.transaction_commit_error(CommitCall("g", "", -1, {})) == 15
 
 
 @pytest.mark.parametrize(
