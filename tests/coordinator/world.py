@@ -72,7 +72,8 @@ class MemoryLog:
         self.log_end_offset = 0
         self.one_batch_per_read = False
         self.largest_read = 0
-        self.config = SimpleNamespace(message_format=2, max_message_bytes=1_048_588, segment_bytes=104_857_600)
+        self.config = SimpleNamespace(max_message_bytes=1_048_588, segment_bytes=104_857_600)
+        self.policy = SimpleNamespace(magic=2)
 
     def append(self, batch: bytes, leader_epoch: int = 0) -> int:
         data = bytearray(batch)

@@ -1,17 +1,28 @@
-"""A group of any type, as the requests to all groups see it.
+"""The seam of the group protocols: what all types of groups have in common.
 
-The types of groups (``group_type.py``) differ in how members share partitions. They have in common what this class
-declares: committed offsets with the decisions about them, records, and the answers to ListGroups and DescribeGroups.
+Types differ in how the members share partitions. ``classic/`` is the only type so far: the protocol of JoinGroup and
+SyncGroup. A further type, with its own requests and records, is a package beside it:
+
+    its ``Group``       the decisions on offsets and deletion, the lines of ListGroups and DescribeGroups
+    its ``GroupType``   makes the groups and replays the records about them; it has its requests as methods, and is
+                        entered in ``GroupRuntime.types`` for each kind of its records
+    its keys            added to ``records.KEYS``
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from kafkapy.coordinator.group.calls import CommitCall, GroupDescription, GroupListing
 from kafkapy.coordinator.group.metadata_budget import MetadataBudget
 from kafkapy.coordinator.group.offsets import Offsets
+from kafkapy.coordinator.group.records import RecordKey
 from kafkapy.records.record import Record
 from kafkapy.text import text_size
 from kafkapy.turns import Steps
+
+if TYPE_CHECKING:
+    from kafkapy.coordinator.group.shard import GroupShard
 
 
 class Group(ABC):
@@ -107,3 +118,22 @@ class Group(ABC):
     @abstractmethod
     def is_read(self, topic: str) -> bool:
         """Whether a member consumes the topic, so that OffsetDelete refuses it."""
+
+
+class GroupType(ABC):
+    """A protocol by which the members of a group share partitions."""
+
+    @abstractmethod
+    def new_group(self, group_id: str) -> Group:
+        """A group without members."""
+
+    @abstractmethod
+    def replay(self, shard: "GroupShard", key: RecordKey, value: bytes | None) -> None:
+        """Replay a record about a group, loaded or just appended; None is a tombstone.
+
+        Raises one of ``UNDECODABLE`` if it is not as a broker writes it; nothing has changed then.
+        """
+
+
+GroupTypes = Mapping[type[RecordKey], GroupType]
+"""The type of a group by the class of a record's key; ``OffsetKey`` has that of groups that only keep offsets."""

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from kafkapy.clock import Clock
 from kafkapy.coordinator.group.calls import NO_PRODUCER, Producer
-from kafkapy.coordinator.group.group import Group
-from kafkapy.coordinator.group.group_type import GroupType
+from kafkapy.coordinator.group.group import Group, GroupType
 from kafkapy.coordinator.group.metadata_budget import MetadataBudget
 from kafkapy.coordinator.group.records import OFFSET_VALUE_VERSION, RecordKey
 from kafkapy.coordinator.group.settings import GroupSettings

@@ -2,7 +2,7 @@
 
 Replay is the only code that changes offsets, settles an assignment or restores a group. It applies both the records
 that are loaded and those that this broker has just appended, so that a restart loads the state that clients have seen.
-The records of groups are replayed by their types (``group_type.py``).
+The records of groups are replayed by their types (``group.py``).
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,8 +10,7 @@ from functools import partial
 from struct import Struct
 from typing import Final
 
-from kafkapy.coordinator.group.group import Group
-from kafkapy.coordinator.group.group_type import GroupTypes
+from kafkapy.coordinator.group.group import Group, GroupTypes
 from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.coordinator.group.records import OffsetKey, RecordKey, decode_key, decode_offset
 from kafkapy.coordinator.loading import BATCHES_IN_A_STEP, LoadProgress, replay_records

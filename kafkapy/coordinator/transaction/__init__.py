@@ -2,8 +2,8 @@
 
 data       ``states``, ``transaction``
 log        ``records``: to bytes and back; ``shard``: replay
-decisions  ``decisions``: InitProducerId, AddPartitionsToTxn, EndTxn, time-outs; ``writes``: their records
+decisions  ``decisions``: InitProducerId, AddPartitionsToTxn, EndTxn, time-outs
 the end    ``marker_writer``: markers into partitions of this broker; ``marker_channel``: to one other broker;
            ``marker_sender``: which marker goes where, until all are written
-entry      ``runtime``: load, unload, configuration; ``coordinator``
+entry      ``runtime``: find, write, load, unload, configuration; ``coordinator``
 """

@@ -3,19 +3,17 @@
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.transaction.marker_writer import Ending
 from kafkapy.network.peer import BrokerChannel, PeerUnreachableError
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.message import ProtocolError
-from kafkapy.protocol.messages.write_txn_markers import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-)
 from kafkapy.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkapy.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +56,13 @@ class MarkerChannel:
         answer.set(errors)
 
 
-def _request(ending: Ending, partitions: Sequence[TopicPartition]) -> WriteTxnMarkersRequest:
+def _request(ending: Ending, partitions: Sequence[TopicPartition]) -> "WriteTxnMarkersRequest":
+    from kafkapy.protocol.messages.write_txn_markers import (  # a broker without others sends none
+        WritableTxnMarker,
+        WritableTxnMarkerTopic,
+        WriteTxnMarkersRequest,
+    )
+
     topics: dict[str, list[int]] = {}
     for topic, index in partitions:
         topics.setdefault(topic, []).append(index)

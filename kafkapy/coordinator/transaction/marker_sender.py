@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from kafkapy.clock import Clock, TimerHandle
 from kafkapy.coordinator.answer import Answer
@@ -85,20 +85,8 @@ class _Completion:
         return Ending(marker, data.state is states.PREPARE_COMMIT)
 
 
-class WriteTransition(Protocol):
-    """Appends a transition and replays it (``TransactionRuntime.write_transition``)."""
-
-    def __call__(
-        self,
-        shard: TransactionShard,
-        transaction: Transaction,
-        transition: Transition,
-        response: int,
-        refused: Callable[[int], int],
-        /,
-    ) -> Answer[int]:
-        """Return the answer: ``response``, or ``refused`` of the error code."""
-        ...
+WriteTransition = Callable[[TransactionShard, Transaction, Transition, int, Callable[[int], int]], Answer[int]]
+"""Appends a transition and replays it (``TransactionRuntime.write_transition``)."""
 
 
 class MarkerPaths(NamedTuple):

@@ -49,7 +49,7 @@ class MarkerWriter(DecisionWriter):
         partition = self._partition(topic_partition)
         if isinstance(partition, int):
             return partition
-        return ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT if partition.log.config.message_format < MAGIC else 0
+        return ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT if partition.log.policy.magic < MAGIC else 0
 
     def write_marker(self, topic_partition: TopicPartition, ending: Ending) -> Answer[int]:
         """Append the marker; the answer is 0 once all in-sync replicas have it, or an error code.

@@ -149,7 +149,7 @@ def test_partitions_in_an_old_format_get_no_marker() -> None:
     world = TransactionWorld()
     producer = world.producer()
     world.add(producer)
-    world.broker.log(TP).config.message_format = 1
+    world.broker.log(TP).policy.magic = 1
     world.end(producer)
     assert world.states()[-1] == "COMPLETE_COMMIT"
 

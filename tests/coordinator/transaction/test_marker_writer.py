@@ -48,7 +48,7 @@ def test_markers_of_partitions_that_this_broker_does_not_lead_are_refused(error:
 
 def test_a_partition_with_an_old_message_format_refuses_markers() -> None:
     world = TransactionWorld()
-    world.broker.log(TP).config.message_format = 1
+    world.broker.log(TP).policy.magic = 1
     assert write(world) == [43]
 
 

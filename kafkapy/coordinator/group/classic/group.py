@@ -3,12 +3,12 @@
 import uuid
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from kafkapy.clock import TimerHandle
 from kafkapy.coordinator.group.calls import CommitCall, GroupDescription, GroupListing, MemberDescription
 from kafkapy.coordinator.group.classic import states
-from kafkapy.coordinator.group.classic.members import Member, Members
+from kafkapy.coordinator.group.classic.members import Members
 from kafkapy.coordinator.group.classic.protocols import CONSUMER_PROTOCOL_TYPE, Protocols, subscribed_topics
 from kafkapy.coordinator.group.classic.records import group_tombstone
 from kafkapy.coordinator.group.classic.states import GroupState
@@ -20,21 +20,8 @@ from kafkapy.text import text_size
 from kafkapy.turns import Steps, pieces
 from kafkapy.types import NO_TIMESTAMP
 
-
-class GroupSessions(Protocol):
-    """The sessions of a group's members (``Rebalancer``)."""
-
-    def touch(self, member: Member, /) -> None:
-        """Start the session time-out again."""
-        ...
-
-    def loaded(self, group: "ClassicGroup", /) -> None:
-        """Start the sessions of the members that were loaded."""
-        ...
-
-    def kill(self, group: "ClassicGroup", error_code: int, /) -> None:
-        """Move the group to Dead; see ``Group.kill``."""
-        ...
+if TYPE_CHECKING:
+    from kafkapy.coordinator.group.classic.rebalance import Rebalancer
 
 
 class ClassicGroup(Group):
@@ -46,16 +33,16 @@ class ClassicGroup(Group):
 
     __slots__ = (
         "state", "state_timestamp_ms", "generation_id", "protocol_type", "protocol_name", "subscribed", "members",
-        "pending", "phase_timer", "is_in_initial_delay", "has_new_member", "_now_ms", "_sessions", "_subscription",
+        "pending", "phase_timer", "is_in_initial_delay", "has_new_member", "_now_ms", "_rebalancer", "_subscription",
         "_subscription_bytes",
     )  # fmt: skip
 
     def __init__(
-        self, group_id: str, now_ms: Callable[[], int], sessions: GroupSessions, budget: MetadataBudget | None = None
+        self, group_id: str, now_ms: Callable[[], int], rebalancer: "Rebalancer", budget: MetadataBudget | None = None
     ) -> None:
         super().__init__(group_id, budget or MetadataBudget())
         self._now_ms = now_ms
-        self._sessions = sessions
+        self._rebalancer = rebalancer
         self.state = states.EMPTY
         self.state_timestamp_ms = NO_TIMESTAMP
         self.generation_id = 0
@@ -126,11 +113,11 @@ class ClassicGroup(Group):
     def loaded(self) -> Steps[None]:
         """See ``Group``."""
         yield from self.update_subscribed()
-        self._sessions.loaded(self)
+        self._rebalancer.loaded(self)
 
     def kill(self, error_code: int) -> None:
         """See ``Group``."""
-        self._sessions.kill(self, error_code)
+        self._rebalancer.kill(self, error_code)
 
     # The checks of requests
 
@@ -170,7 +157,7 @@ class ClassicGroup(Group):
         """See ``Group``."""
         member = self.members.find(member_id)
         if member is not None:
-            self._sessions.touch(member)
+            self._rebalancer.touch(member)
 
     def delete_error(self) -> int:
         """See ``Group``."""

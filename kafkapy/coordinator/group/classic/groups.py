@@ -13,7 +13,7 @@ from kafkapy.coordinator.group.classic.group import ClassicGroup, as_classic
 from kafkapy.coordinator.group.classic.rebalance import Rebalancer
 from kafkapy.coordinator.group.classic.records import group_record
 from kafkapy.coordinator.group.classic.replay import replay
-from kafkapy.coordinator.group.group_type import GroupType
+from kafkapy.coordinator.group.group import GroupType
 from kafkapy.coordinator.group.metadata_budget import GROUP_MAX_BYTES
 from kafkapy.coordinator.group.records import RecordKey
 from kafkapy.coordinator.group.runtime import GroupRuntime
