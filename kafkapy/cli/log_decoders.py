@@ -4,7 +4,8 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from kafkapy.coordinator.group.records import GroupKey, OffsetKey, decode_group, decode_key, decode_offset
+from kafkapy.coordinator.group.classic.records import decode_group
+from kafkapy.coordinator.group.records import GroupKey, OffsetKey, decode_key, decode_offset
 from kafkapy.coordinator.transaction.states import STATE_NAMES
 from kafkapy.protocol.messages.stored.transaction_log import TransactionLogKey, TransactionLogValue
 from kafkapy.protocol.primitives import ProtocolError, Reader

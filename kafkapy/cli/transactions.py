@@ -22,10 +22,10 @@ from kafkapy.clients import transactions as client_transactions
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import ClientError, RequestFailedError
 from kafkapy.clients.transactions import OldestOpenTransaction
-from kafkapy.coordinator.hashing import partition_for
 from kafkapy.coordinator.transaction.records import UnknownTransactionStateError, decode_key, decode_value
 from kafkapy.coordinator.transaction.states import ONGOING, PREPARED, STATE_NAMES
 from kafkapy.coordinator.transaction.transaction import TransactionData
+from kafkapy.java_hashing import partition_for
 from kafkapy.metadata.topic_rules import TRANSACTION_STATE_TOPIC
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.metadata import MetadataResponseTopic

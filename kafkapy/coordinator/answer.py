@@ -28,8 +28,8 @@ class Answer(Generic[T]):
     @classmethod
     def of(cls, value: T) -> "Answer[T]":
         """An answer that is set from the start."""
-        answer = cls()
-        answer._value = value
+        answer = cls.__new__(cls)  # nearly all answers are set from the start: they need no ``_callback``
+        answer._value = value  # noqa: SLF001  # its own field
         answer.is_set = True
         return answer
 

@@ -4,9 +4,9 @@ A coordinator serves the groups, or the transactional ids, that hash to the part
 ``__transaction_state``, that this broker leads. The life of a request:
 
     find      ``Runtime.find``: the shard that keeps the name, or the error (not running, not the coordinator, loading)
-    decide    the request's function (``group/membership``, ``transaction/decisions``) returns an error or records. It
-              changes no state that must survive a restart
-    append    ``Runtime.write``: the records go to the partition's log
+    decide    the request's function (``group/offset_requests``, ``transaction/decisions``) returns an error, or records
+              with the response. It changes no state that must survive a restart
+    append    ``Runtime.write`` (``decision.py``): the records go to the partition's log
     replay    once the replicas of ``required_acks`` have the records, the shard applies them (``Shard``)
     answer    the request's ``Answer`` is set; a handler turns it into a response (``answer.respond``)
 
@@ -26,24 +26,20 @@ One thread owns all of this, so a decision, its append and its replay need no lo
 while other brokers acknowledge an append or a large partition is loaded.
 """
 
-import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from kafkapy.clock import Clock, TimerHandle
-from kafkapy.coordinator.hashing import partition_for
-from kafkapy.coordinator.loading import BATCHES_IN_A_STEP, LoadProgress, PartitionSource, read_partition
-from kafkapy.errors import BrokerError
+from kafkapy.coordinator.decision import BrokerLog, DecisionWriter
+from kafkapy.coordinator.loading import BATCHES_IN_A_STEP, LoadProgress, read_partition
+from kafkapy.java_hashing import partition_for
 from kafkapy.metrics import Counters
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.records.batch import BatchHeader, iterate_headers
-from kafkapy.records.validate import ValidatedBatch
 from kafkapy.replication.partition import ALL_IN_SYNC
-from kafkapy.storage.log.log import AppendResult
 from kafkapy.turns import Steps, finish
 from kafkapy.types import TopicPartition
 
@@ -60,22 +56,6 @@ class Config(Protocol):
     """The broker's configuration: typed values by key (``BrokerConfig``)."""
 
     def __getitem__(self, key: str, /) -> Any: ...
-
-
-class BrokerLog(PartitionSource, Protocol):
-    """The partitions of the broker (``ReplicaManager``)."""
-
-    def append(
-        self, topic_partition: TopicPartition, records: Any, /, *, required_acks: int, from_client: bool = True
-    ) -> AppendResult:
-        """Append to the local log without waiting for other replicas."""
-        ...
-
-    def append_internal(
-        self, topic_partition: TopicPartition, batch: bytes | ValidatedBatch, timeout_ms: int, required_acks: int, /
-    ) -> "AppendResult | asyncio.Future[AppendResult]":
-        """Append; the result if all in-sync replicas (``required_acks`` -1) or this broker have it, else a future."""
-        ...
 
 
 class LeadershipSource(BrokerLog, Protocol):
@@ -146,73 +126,24 @@ class TopicSettings:
     required_acks: int = ALL_IN_SYNC
 
 
-# Append
-
-OnAppended = Callable[[int, AppendResult | None], None]
-"""Gets 0 and the result of an append, or an error code and None."""
-
-
-def append_safely(
-    log: BrokerLog,
-    topic_partition: TopicPartition,
-    batch: bytes | ValidatedBatch,
-    timeout_ms: int,
-    on_appended: OnAppended,
-    *,
-    required_acks: int = ALL_IN_SYNC,
-) -> None:
-    """Append; call ``on_appended`` when enough replicas have the batch, or at an error.
-
-    With one replica ``on_appended`` is called before this function returns.
-    """
-    try:
-        appended = log.append_internal(topic_partition, batch, timeout_ms, required_acks)
-    except BrokerError as error:
-        on_appended(error.error_code, None)
-        return
-    if isinstance(appended, AppendResult):
-        on_appended(0, appended)
-    else:
-        when_appended(appended, on_appended)
-
-
-def when_appended(future: "asyncio.Future[AppendResult]", on_appended: OnAppended) -> None:
-    """Call ``on_appended`` as ``append_safely`` does, at once if ``future`` is done."""
-    if future.done():
-        _append_ended(on_appended, future)
-    else:
-        future.add_done_callback(partial(_append_ended, on_appended))
-
-
-def _append_ended(on_appended: OnAppended, future: "asyncio.Future[AppendResult]") -> None:
-    if future.cancelled():
-        on_appended(ErrorCode.NOT_COORDINATOR, None)
-        return
-    error = future.exception()
-    if error is None:
-        on_appended(0, future.result())
-    elif isinstance(error, BrokerError):
-        on_appended(error.error_code, None)
-    else:
-        raise error
-
-
 # State
 
 
 class Shard(ABC):
     """The state that results from the records of one partition; only replay changes it.
 
-    ``leader_epoch`` is that of the partition. While ``is_loading`` no request is served.
+    ``leader_epoch`` is that of the partition. While ``is_loading`` no request is served. ``is_current`` is false from
+    the unload on; long work checks it again after each step.
     """
 
-    __slots__ = ("partition", "topic_partition", "leader_epoch", "is_loading")
+    __slots__ = ("partition", "topic_partition", "leader_epoch", "is_loading", "is_current")
 
     def __init__(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
         self.topic_partition = topic_partition
         self.partition = topic_partition.partition
         self.leader_epoch = leader_epoch
         self.is_loading = True
+        self.is_current = True
 
     @property
     @abstractmethod
@@ -241,15 +172,13 @@ class Shard(ABC):
 S = TypeVar("S", bound=Shard)
 
 
-class Runtime(ABC, Generic[S]):
+class Runtime(DecisionWriter, ABC, Generic[S]):
     """The partitions of one internal topic that this broker leads."""
 
     entries: ClassVar[str]
     """The plural noun for the shards' entries in log lines."""
     stopped_error: ClassVar[int] = ErrorCode.COORDINATOR_NOT_AVAILABLE
     """The error of requests before ``startup`` and after ``shutdown``."""
-    unloaded_error: ClassVar[int] = ErrorCode.NONE
-    """The error of a write to a shard that was unloaded before the other replicas acknowledged the records."""
 
     def __init__(
         self,
@@ -259,6 +188,7 @@ class Runtime(ABC, Generic[S]):
         metadata: Metadata,
         background: Background,
     ) -> None:
+        super().__init__(replica_manager, settings.append_timeout_ms, settings.required_acks)
         self.shards: dict[int, S] = {}
         self.loading: dict[int, Steps[None]] = {}
         """By partition, the loads that have not ended."""
@@ -266,7 +196,6 @@ class Runtime(ABC, Generic[S]):
         self._settings: Final = settings
         self._topic: Final = settings.topic
         self._clock = clock
-        self._log: BrokerLog = replica_manager
         self._leadership: LeadershipSource = replica_manager
         self._metadata = metadata
         self._background = background
@@ -321,10 +250,6 @@ class Runtime(ABC, Generic[S]):
             return ErrorCode.NOT_COORDINATOR
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if shard.is_loading else shard
 
-    def is_current(self, shard: S) -> bool:
-        """Whether the shard has not been unloaded; long work checks it again after each step."""
-        return self.shards.get(shard.partition) is shard
-
     def loaded_shards(self) -> Iterator[S]:
         """The shards that serve requests."""
         return (shard for shard in list(self.shards.values()) if not shard.is_loading)
@@ -332,43 +257,6 @@ class Runtime(ABC, Generic[S]):
     def is_loading(self) -> bool:
         """Whether any partition is still being loaded."""
         return any(shard.is_loading for shard in self.shards.values())
-
-    # Append and replay
-
-    def write(
-        self,
-        shard: S,
-        batch: bytes | ValidatedBatch,
-        replay: Callable[[AppendResult], None],
-        on_done: Callable[[int], None],
-    ) -> None:
-        """Append ``batch``; ``replay`` its records when enough replicas have it, then call ``on_done`` with 0.
-
-        If the append fails, call ``on_done`` with the error code alone.
-        """
-        settings = self._settings
-        try:  # as ``append_safely``, without its callback: nearly all appends are acknowledged at once
-            appended = self._log.append_internal(
-                shard.topic_partition, batch, settings.append_timeout_ms, settings.required_acks
-            )
-        except BrokerError as error:
-            on_done(error.error_code)
-            return
-        if isinstance(appended, AppendResult):
-            assert self.shards.get(shard.partition) is shard
-            replay(appended)
-            on_done(0)
-            return
-
-        def on_appended(error_code: int, appended: AppendResult | None) -> None:
-            if appended is not None:
-                if self.is_current(shard):
-                    replay(appended)
-                else:
-                    error_code = self.unloaded_error
-            on_done(error_code)
-
-        when_appended(appended, on_appended)
 
     # Load and unload
 
@@ -394,12 +282,16 @@ class Runtime(ABC, Generic[S]):
         shard = self.shards.get(partition)
         if shard is None or (leader_epoch is not None and leader_epoch < shard.leader_epoch):
             return
-        del self.shards[partition]
         load = self.loading.pop(partition, None)
         if load is not None:
             load.close()
-        self.shard_unloaded(shard)
+        self._drop(shard)
         logger.debug("Unloaded %s", shard.topic_partition)
+
+    def _drop(self, shard: S) -> None:
+        del self.shards[shard.partition]
+        shard.is_current = False
+        self.shard_unloaded(shard)
 
     def _begin_loading(self, topic_partition: TopicPartition, leader_epoch: int, retry_ms: int) -> None:
         partition = topic_partition.partition
@@ -429,8 +321,7 @@ class Runtime(ABC, Generic[S]):
             text = "Loaded %d %s from %s in %.0f ms"
             logger.log(level, text, shard.entry_count, self.entries, shard.topic_partition, duration_ms)
         else:
-            del self.shards[shard.partition]
-            self.shard_unloaded(shard)
+            self._drop(shard)
             again = shard.topic_partition, shard.leader_epoch, min(2 * retry_ms, LONGEST_RETRY_MS)
             timer = self._clock.call_later(retry_ms, self._begin_loading, *again)
             self._retries[shard.partition] = shard.leader_epoch, timer

@@ -8,9 +8,10 @@ from enum import IntEnum
 from struct import Struct
 from typing import NamedTuple
 
-from kafkapy.records.batch import BatchHeader, ReadableBuffer
+from kafkapy.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader, ReadableBuffer, own_batch
 from kafkapy.records.errors import InvalidRecordError
-from kafkapy.records.record import Record, encode_batch, read_records
+from kafkapy.records.record import Record, encode_batch, read_records, write_record
+from kafkapy.records.validate import ValidatedBatch
 from kafkapy.types import NO_EPOCH, NO_SEQUENCE
 
 _KEY = Struct(">hh")
@@ -57,9 +58,8 @@ def encode_marker(
     control_type: ControlType, marker: Marker, timestamp_ms: int, *, base_offset: int = 0, leader_epoch: int = -1
 ) -> bytes:
     """A commit or abort marker as a batch: transactional, without a sequence."""
-    record = Record(_KEY.pack(_VERSION, control_type), _MARKER.pack(_VERSION, marker.coordinator_epoch), timestamp_ms)
     return encode_batch(
-        [record],
+        [_record(control_type, marker, timestamp_ms)],
         base_offset=base_offset,
         partition_leader_epoch=leader_epoch,
         producer_id=marker.producer_id,
@@ -68,6 +68,28 @@ def encode_marker(
         is_transactional=True,
         is_control=True,
     )
+
+
+def _record(control_type: ControlType, marker: Marker, timestamp_ms: int) -> Record:
+    return Record(_KEY.pack(_VERSION, control_type), _MARKER.pack(_VERSION, marker.coordinator_epoch), timestamp_ms)
+
+
+class MarkerBatch(ValidatedBatch):
+    """A marker that this broker has encoded: the log need neither validate it nor read its ``control`` record."""
+
+    control: ControlRecord
+
+
+def marker_batch(control_type: ControlType, marker: Marker, timestamp_ms: int) -> MarkerBatch:
+    """The marker that ``encode_marker`` makes, as a batch for a log that assigns the offset."""
+    record = _record(control_type, marker, timestamp_ms)
+    body = bytearray()
+    write_record(body, record, 0, 0)
+    producer = marker.producer_id, marker.producer_epoch, NO_SEQUENCE
+    buffer, header = own_batch(body, 1, timestamp_ms, producer, TRANSACTIONAL_BIT | CONTROL_BIT)
+    batch = MarkerBatch(buffer, header, timestamp_ms, 0)
+    batch.control = ControlRecord(control_type, record.value or b"")
+    return batch
 
 
 def encode_leader_change(

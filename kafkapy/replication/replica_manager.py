@@ -545,7 +545,7 @@ class ReplicaManager:
     def append_internal(
         self,
         topic_partition: TopicPartition,
-        batch: bytes | ValidatedBatch,
+        batch: bytes | bytearray | ValidatedBatch,
         timeout_ms: int,
         required_acks: int = ALL_IN_SYNC,
     ) -> "AppendResult | asyncio.Future[AppendResult]":

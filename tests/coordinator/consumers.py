@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kafkapy.coordinator.answer import Answer
-from kafkapy.coordinator.group.calls import JoinResult, LeavingMember, SyncResult
+from kafkapy.coordinator.group.classic.calls import JoinResult, LeavingMember, SyncResult
 from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
 from tests.coordinator.world import World
@@ -155,7 +155,7 @@ class Consumer:
 
     def leave(self) -> None:
         """Leave the group, as a consumer does that is closed."""
-        finish(self._world.coordinator.leave("g", [LeavingMember(self.member_id, self.instance_id)]))
+        finish(self._world.coordinator.classic.leave("g", [LeavingMember(self.member_id, self.instance_id)]))
         self.member_id = ""
         self._refused(0)
         self._joining = self._syncing = None

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kafkapy.coordinator.group.calls import COMMITTER
+from kafkapy.coordinator.group.classic.group import as_classic
 from kafkapy.coordinator.group.coordinator import GroupCoordinator
 from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.coordinator.group.records import offset_record, plain_commits
@@ -29,7 +30,7 @@ from kafkapy.records.record import Record, encode_batch
 from kafkapy.storage.log.log import Log
 from kafkapy.turns import Steps, finish
 from kafkapy.types import TopicPartition
-from tests.coordinator.world import CONFIG, TP, Broker, World
+from tests.coordinator.world import CONFIG, TP, Broker, World, bare_shard
 from tests.replication.logs import Node, state
 from tests.storage.support import open_log
 
@@ -59,7 +60,7 @@ def load(log: Log, shard: Shard, counters: Counters | None = None) -> Steps[bool
 
 
 def group_shard() -> GroupShard:
-    return GroupShard(PARTITION, 0, lambda: 0)
+    return bare_shard(PARTITION.partition)
 
 
 def offsets(log: Log, counters: Counters | None = None) -> dict[str, int]:
@@ -219,8 +220,8 @@ def test_long_batches_and_many_batches_are_replayed_in_steps(log: Log) -> None:
 def test_finishing_takes_steps(log: Log) -> None:
     shard = group_shard()
     for number in range(200):
-        shard.get_or_create(f"g{number}").generation_id = 1
-    steps = shard.finish_loading(lambda _: None)
+        as_classic(shard.get_or_create(f"g{number}")).generation_id = 1
+    steps = shard.finish_loading()
     next(steps)
     assert (shard.is_loading, shard.is_read) == (True, True)
     assert sum(1 for _ in steps) == 2

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from kafkapy.coordinator.group import states
+from kafkapy.coordinator.group.classic import states
 from kafkapy.metadata.errors import NotEnoughReplicasError
 from kafkapy.types import TopicPartition
 from tests.coordinator.consumers import PARTITIONS, Consumer, Record

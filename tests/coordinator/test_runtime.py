@@ -6,17 +6,18 @@ from typing import Any
 import pytest
 
 from kafkapy.coordinator.answer import Answer, respond, respond_in_turns
+from kafkapy.coordinator.decision import Decision, DecisionWriter
 from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.coordinator.loading import LARGEST_STEP
-from kafkapy.coordinator.runtime import append_safely
 from kafkapy.errors import BrokerError
+from kafkapy.metadata.errors import NotLeaderOrFollowerError
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.records.batch import read_header
 from kafkapy.records.record import Record, encode_batch
 from kafkapy.turns import Steps, finish
 from kafkapy.types import TopicPartition
-from tests.coordinator.world import TP, Broker, Later, World, append_result
+from tests.coordinator.world import TP, Broker, World
 
 PARTITION = TopicPartition(GROUP_METADATA_TOPIC, 0)
 
@@ -249,7 +250,7 @@ def test_groups_of_an_unloaded_partition_are_ended_in_pieces() -> None:
     forgetting = world.later[-1]
     next(forgetting)
     assert sum(group.is_dead for group in groups) == 64
-    world.coordinator._rebalancer.kill(groups[100], 16)
+    world.coordinator.classic._rebalancer.kill(groups[100], 16)
     finish(forgetting)
     assert all(group.is_dead for group in groups)
     assert waiting.value.error_code in (0, 16)
@@ -288,38 +289,66 @@ def test_groups_are_listed_until_their_partition_is_unloaded() -> None:
     assert (error_code, len(listed)) == (0, 64)
 
 
-TIMEOUT_MS = 5_000
+class Put(Decision[str]):
+    """One record."""
+
+    def __init__(self) -> None:
+        self.topic_partition = TP
+        self.batch = bytearray(encode_batch([Record(b"k", b"v", 0)]))
+        self.response = "written"
+        self.replayed: list[int] = []
+
+    def replay(self, first_offset: int, /) -> None:
+        self.replayed.append(first_offset)
+
+    def refuse(self, error_code: int, /) -> str:
+        return f"error {error_code}"
 
 
-def appended(broker: Any) -> list[tuple[int, Any]]:
-    ends: list[tuple[int, Any]] = []
-    append_safely(broker, TP, encode_batch([Record(b"k", b"v", 0)]), TIMEOUT_MS, lambda *end: ends.append(end))
-    return ends
+def written(broker: Any) -> tuple[list[str], Put]:
+    ends: list[str] = []
+    put = Put()
+    DecisionWriter(broker, 5_000).write(put).on_set(ends.append)
+    return ends, put
 
 
 @pytest.mark.parametrize("comes_late", [False, True])
-def test_an_error_of_the_log_is_a_code(comes_late: bool) -> None:
+def test_an_error_of_the_log_is_answered_alone(comes_late: bool) -> None:
     broker = Broker()
     broker.error, broker.error_comes_late = KafkaStorageError(), comes_late
-    assert appended(broker) == [(56, None)]
+    ends, put = written(broker)
+    assert (ends, put.replayed) == (["error 56"], [])
 
 
-@pytest.mark.parametrize(("error", "code"), [(None, 0), (BrokerError(), -1)])
-def test_an_append_that_waits_for_other_replicas_ends_later(error: BrokerError | None, code: int) -> None:
-    future = Later()
-    ends = appended(SimpleNamespace(append_internal=lambda *_: future))
-    assert ends == []
-    result = append_result(3)
-    if error is None:
-        future.set_result(result)
-    else:
-        future.set_exception(error)
-    assert ends == [(code, None if error else result)]
+def test_records_are_replayed_before_the_answer() -> None:
+    ends, put = written(Broker())
+    assert (ends, put.replayed) == (["written"], [0])
+
+
+@pytest.mark.parametrize(("error", "answer"), [(None, "written"), (BrokerError(), "error -1")])
+def test_nothing_is_answered_before_other_replicas_have_it(error: BrokerError | None, answer: str) -> None:
+    broker = Broker()
+    broker.is_slow = True
+    ends, put = written(broker)
+    assert (ends, put.replayed) == ([], [])
+    broker.acknowledge(error)
+    assert (ends, put.replayed) == ([answer], [] if error else [0])
 
 
 def test_a_cancelled_append_is_not_coordinator() -> None:
-    future = Later()
-    ends = appended(SimpleNamespace(append_internal=lambda *_: future))
+    broker = Broker()
+    broker.is_slow = True
+    ends, _ = written(broker)
+    ((future, _),) = broker.unacknowledged
     future.cancel()
     future.set_running_or_notify_cancel()
-    assert ends == [(16, None)]
+    assert ends == ["error 16"]
+
+
+def test_an_unacknowledged_append_to_a_log_that_is_gone() -> None:
+    broker = Broker()
+    broker.is_slow = True
+    broker.absent[TP] = NotLeaderOrFollowerError()
+    ends, _ = written(broker)
+    broker.acknowledge()
+    assert ends == ["written"]

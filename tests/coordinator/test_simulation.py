@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
 
 from kafkapy.coordinator.answer import Answer
-from kafkapy.coordinator.group import states
-from kafkapy.coordinator.group.calls import JoinResult, LeavingMember
-from kafkapy.coordinator.group.group import Group
+from kafkapy.coordinator.group.classic import states
+from kafkapy.coordinator.group.classic.calls import JoinResult, LeavingMember
+from kafkapy.coordinator.group.classic.group import ClassicGroup
 from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
 from tests.coordinator.world import RANGE, World, subscription
@@ -34,7 +34,7 @@ class GroupLife(RuleBasedStateMachine):
         self.commits: list[tuple[Answer[Any], TopicPartition, int]] = []
         self.next_offset = 0
 
-    def group(self) -> Group | None:
+    def group(self) -> ClassicGroup | None:
         return self.world.group() if self.world.has_group() else None
 
     def keep(self, answer: Answer[JoinResult]) -> Any:
@@ -98,13 +98,13 @@ class GroupLife(RuleBasedStateMachine):
 
     @rule(member_id=ids)
     def leave(self, member_id: str) -> None:
-        finish(self.world.coordinator.leave("g", [LeavingMember(member_id)]))
+        finish(self.world.coordinator.classic.leave("g", [LeavingMember(member_id)]))
         group = self.group()
         assert group is None or (member_id not in group.members and member_id not in group.pending)
 
     @rule(instance_id=INSTANCES)
     def leave_as_static(self, instance_id: str) -> None:
-        finish(self.world.coordinator.leave("g", [LeavingMember("", instance_id)]))
+        finish(self.world.coordinator.classic.leave("g", [LeavingMember("", instance_id)]))
 
     @rule(duration_ms=st.sampled_from([1, 2_999, 9_000, 10_000, 60_000, 600_000]))
     def time_passes(self, duration_ms: int) -> None:

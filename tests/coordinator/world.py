@@ -6,10 +6,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from kafkapy.coordinator.answer import Answer
-from kafkapy.coordinator.group.calls import CommitCall, JoinCall, JoinResult, SyncCall, SyncResult
+from kafkapy.coordinator.group.calls import CommitCall
+from kafkapy.coordinator.group.classic.calls import JoinCall, JoinResult, SyncCall, SyncResult
+from kafkapy.coordinator.group.classic.group import ClassicGroup, as_classic
 from kafkapy.coordinator.group.coordinator import GroupCoordinator
-from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.offsets import CommittedOffset
+from kafkapy.coordinator.group.shard import GroupShard
 from kafkapy.coordinator.runtime import Background
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.image import MetadataCache
@@ -70,7 +72,8 @@ class MemoryLog:
         self.log_end_offset = 0
         self.one_batch_per_read = False
         self.largest_read = 0
-        self.config = SimpleNamespace(message_format=2, max_message_bytes=1_048_588, segment_bytes=104_857_600)
+        self.config = SimpleNamespace(max_message_bytes=1_048_588, segment_bytes=104_857_600)
+        self.policy = SimpleNamespace(magic=2)
 
     def append(self, batch: bytes, leader_epoch: int = 0) -> int:
         data = bytearray(batch)
@@ -141,7 +144,7 @@ class Broker:
         return append_result(self.log(tp).append(records))
 
     def append_internal(
-        self, tp: TopicPartition, batch: bytes | ValidatedBatch, timeout_ms: int, required_acks: int
+        self, tp: TopicPartition, batch: bytearray | ValidatedBatch, timeout_ms: int, required_acks: int
     ) -> Any:
         assert required_acks == CONFIG["offsets.commit.required.acks"]
         assert timeout_ms in TIMEOUTS_MS
@@ -173,6 +176,18 @@ class Broker:
 
     def add_listener(self, listener: Any) -> None:
         self.metadata_listeners.append(listener)
+
+
+def bare_group(now_ms: int = 0) -> ClassicGroup:
+    """A group without a coordinator."""
+    sessions: Any = SimpleNamespace()
+    return ClassicGroup("g", lambda: now_ms, sessions)
+
+
+def bare_shard(partition: int = 0) -> GroupShard:
+    """A shard that no coordinator loads."""
+    runtime = World(leads=False).coordinator._runtime
+    return runtime.new_shard(TopicPartition(GROUP_METADATA_TOPIC, partition), 0)
 
 
 class World:
@@ -214,8 +229,8 @@ class World:
     def log(self) -> MemoryLog:
         return self.broker.log(TopicPartition(GROUP_METADATA_TOPIC, 0))
 
-    def group(self, group_id: str = "g") -> Group:
-        return self.coordinator._runtime.shards[0].groups[group_id]
+    def group(self, group_id: str = "g") -> ClassicGroup:
+        return as_classic(self.coordinator._runtime.shards[0].groups[group_id])
 
     def has_group(self, group_id: str = "g") -> bool:
         return group_id in self.coordinator._runtime.shards[0].groups
@@ -235,7 +250,7 @@ class World:
         return JoinCall(**(defaults | fields))
 
     def join(self, member_id: str = "", **fields: Any) -> Answer[JoinResult]:
-        return self.coordinator.join(self.call(member_id, **fields))
+        return self.coordinator.classic.join(self.call(member_id, **fields))
 
     def joined(self, member_id: str = "", **fields: Any) -> JoinResult:
         """Send a JoinGroup that must succeed at once."""
@@ -245,7 +260,7 @@ class World:
 
     def sync(self, member_id: str, generation_id: int, **fields: Any) -> Answer[SyncResult]:
         assignments = fields.pop("assignments", {})
-        return self.coordinator.sync(
+        return self.coordinator.classic.sync(
             SyncCall(fields.pop("group_id", "g"), generation_id, member_id, assignments=assignments, **fields)
         )
 
@@ -265,7 +280,7 @@ class World:
         return ids
 
     def heartbeat(self, member_id: str, generation_id: int, instance_id: str | None = None) -> int:
-        return self.coordinator.heartbeat("g", generation_id, member_id, instance_id)
+        return self.coordinator.classic.heartbeat("g", generation_id, member_id, instance_id)
 
     def commit(
         self, offset: int | CommittedOffset = 1, member_id: str = "", generation_id: int = -1, **fields: Any

@@ -1,7 +1,7 @@
 import pytest
 
 from kafkapy.records.batch import crc_is_valid, read_header
-from kafkapy.records.control import ControlType, Marker, encode_leader_change, encode_marker, read_control
+from kafkapy.records.control import ControlType, Marker, encode_leader_change, encode_marker, marker_batch, read_control
 from kafkapy.records.errors import InvalidRecordError
 from kafkapy.records.record import Record, encode_batch
 
@@ -17,6 +17,14 @@ def test_markers_are_read_as_they_were_written(control_type: ControlType) -> Non
     assert crc_is_valid(data, 0, header)
     control = read_control(data)
     assert (control.type, control.coordinator_epoch, control.version) == (control_type, 12, 0)
+
+
+@pytest.mark.parametrize("control_type", [ControlType.ABORT, ControlType.COMMIT])
+def test_a_brokers_own_marker_has_the_same_bytes(control_type: ControlType) -> None:
+    written = Marker(4001, 3, 12)
+    batch = marker_batch(control_type, written, 1_000)
+    data = encode_marker(control_type, written, 1_000)
+    assert (batch.buffer, batch.header, batch.control) == (data, read_header(data), read_control(data))
 
 
 def test_a_leader_change_is_a_control_batch_outside_of_a_transaction() -> None:

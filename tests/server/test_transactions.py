@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kafkapy.coordinator.transaction.markers import MarkerSender
+from kafkapy.coordinator.transaction.marker_sender import MarkerSender
 from kafkapy.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from kafkapy.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kafkapy.protocol.messages.end_txn import EndTxnRequest

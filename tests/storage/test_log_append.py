@@ -10,9 +10,14 @@ from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.platform.files import Descriptor, Files
 from kafkapy.platform.flusher import InlineFlusher
 from kafkapy.records.batch import assign, iterate_headers, read_header
+from kafkapy.records.control import ControlType, Marker, marker_batch
 from kafkapy.records.errors import CorruptRecordError, InvalidRecordError, RecordBatchTooLargeError
 from kafkapy.records.record import encode_batch
-from kafkapy.storage.errors import OutOfOrderSequenceError, UnexpectedAppendOffsetError
+from kafkapy.storage.errors import (
+    OutOfOrderSequenceError,
+    TransactionCoordinatorFencedError,
+    UnexpectedAppendOffsetError,
+)
 from kafkapy.storage.log.log import TAIL_BATCHES, Log, Storage
 from kafkapy.testing.clock import ManualClock
 from tests.storage.support import START_MS, batch, contents, fill, marker, open_log, produced, reopen
@@ -181,6 +186,24 @@ def test_transactions_hold_the_last_stable_offset(tmp_path: Path) -> None:
     log.update_high_watermark(3)
     assert log.last_stable_offset == 3
     assert log.aborted_transactions(0, 3) == [(7, 0)]
+
+
+@pytest.mark.parametrize("timestamp_type", ["CreateTime", "LogAppendTime"])  # with the latter the batch is changed
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_marker_that_is_known_to_be_valid_is_as_any_other(
+    tmp_path: Path, timestamp_type: str, is_known: bool
+) -> None:
+    log = open_log(tmp_path, LogConfig(message_timestamp_type=timestamp_type))
+    log.append_as_leader(produced(0, transactional=True), 0)
+    own = marker_batch(ControlType.ABORT, Marker(7, 0, 4), START_MS)
+    appended = log.append_as_leader(own if is_known else bytearray(own.buffer), 0, from_client=False)
+    log.update_high_watermark(2)
+    assert (appended.first_offset, log.last_stable_offset, log.aborted_transactions(0, 2)) == (1, 2, [(7, 0)])
+    with pytest.raises(TransactionCoordinatorFencedError):
+        log.append_as_leader(marker_batch(ControlType.COMMIT, Marker(7, 0, 3), START_MS), 0, from_client=False)
+    (written,) = (data for name, data in contents(tmp_path).items() if name.endswith(".log"))
+    (_, header) = list(iterate_headers(written))[1]
+    assert (header.is_control, header.timestamp_type) == (True, int(timestamp_type == "LogAppendTime"))
 
 
 def test_rolls_by_size(tmp_path: Path) -> None:

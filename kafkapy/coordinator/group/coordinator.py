@@ -1,33 +1,19 @@
 """The group coordinator, the entry of all requests: it finds the group and calls the function that decides.
 
-JoinGroup, SyncGroup, OffsetCommit and TxnOffsetCommit return an ``Answer``, all others a result or the steps to one.
-``rebalance.py`` describes the order of the members' requests.
+``classic`` has the requests of members. OffsetCommit and TxnOffsetCommit return an ``Answer``, all others a result or
+the steps to one.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kafkapy.clock import Clock
 from kafkapy.coordinator.answer import Answer
-from kafkapy.coordinator.group import membership, states
-from kafkapy.coordinator.group.calls import (
-    COMMITTER,
-    CommitCall,
-    GroupDescription,
-    GroupListing,
-    JoinCall,
-    JoinResult,
-    LeavingMember,
-    Producer,
-    SyncCall,
-    SyncResult,
-)
-from kafkapy.coordinator.group.group import Group
-from kafkapy.coordinator.group.metadata_budget import GROUP_MAX_BYTES
+from kafkapy.coordinator.group.calls import COMMITTER, DEAD, CommitCall, GroupDescription, GroupListing, Producer
+from kafkapy.coordinator.group.classic.groups import ClassicGroups
 from kafkapy.coordinator.group.offset_requests import OffsetRequests
 from kafkapy.coordinator.group.offsets import FetchedOffset
-from kafkapy.coordinator.group.rebalance import Rebalancer
-from kafkapy.coordinator.group.records import group_record
+from kafkapy.coordinator.group.records import GroupKey, OffsetKey
 from kafkapy.coordinator.group.removal import OffsetRemover
 from kafkapy.coordinator.group.runtime import GroupRuntime
 from kafkapy.coordinator.group.settings import GroupSettings
@@ -35,19 +21,6 @@ from kafkapy.coordinator.runtime import Background, Config, LeadershipSource, Me
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
-
-_STORE_ERRORS: Final[Mapping[int, int]] = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
-    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
-"""The log's error → the error for members, if the group could not be written; other errors stay as they are."""
 
 
 class GroupCoordinator:
@@ -64,12 +37,13 @@ class GroupCoordinator:
         background = background or Background()
         self._run = background.run
         self.settings = GroupSettings.from_config(config)
-        self._clock = clock
         self._metadata = metadata
-        self._rebalancer = Rebalancer(self.settings, clock, self._store_group, background)
-        self._runtime = GroupRuntime(self.settings, clock, replica_manager, metadata, self._rebalancer, background)
-        self._remover = OffsetRemover(self._runtime, self._rebalancer, clock)
-        self._offsets = OffsetRequests(self._runtime, self._rebalancer)
+        self._runtime = GroupRuntime(self.settings, clock, replica_manager, metadata, background)
+        self.classic: Final = ClassicGroups(self._runtime, clock, background)
+        """The requests of members of classic groups."""
+        self._runtime.types.update({OffsetKey: self.classic, GroupKey: self.classic})
+        self._remover = OffsetRemover(self._runtime, clock)
+        self._offsets = OffsetRequests(self._runtime)
         self.commit_offsets: Final = self._offsets.commit
         """OffsetCommit: an error code for each partition. An attribute: a method would cost each commit a call."""
         self.commit_pattern: Final = self._offsets.pattern
@@ -101,90 +75,6 @@ class GroupCoordinator:
     def partition_for(self, group_id: str) -> int:
         """The partition of ``__consumer_offsets`` that keeps the group."""
         return self._runtime.partition_for(group_id)
-
-    # Membership
-
-    def join(self, call: JoinCall) -> Answer[JoinResult]:
-        """JoinGroup."""
-        shard = self._runtime.find_named(call.group_id)
-        if isinstance(shard, int):
-            return Answer.of(JoinResult(shard, call.member_id))
-        timeout_ms = call.session_timeout_ms
-        if not self.settings.min_session_timeout_ms <= timeout_ms <= self.settings.max_session_timeout_ms:
-            return Answer.of(JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, call.member_id))
-        is_new = call.group_id not in shard.groups
-        if is_new and call.member_id != membership.NO_MEMBER_ID:
-            return Answer.of(JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, call.member_id))
-        group = shard.get_or_create(call.group_id)
-        answer = membership.join(self._rebalancer, group, call)
-        if is_new:  # a group that was here stays, even without members: an aborted transaction leaves one
-            shard.forget_unused(group)
-        return answer
-
-    def sync(self, call: SyncCall) -> Answer[SyncResult]:
-        """SyncGroup. While loading REBALANCE_IN_PROGRESS: older clients don't expect the error of loading here."""
-        group = self._runtime.find_group(call.group_id)
-        if isinstance(group, int):
-            is_loading = group == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            return Answer.of(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS if is_loading else group))
-        return membership.sync(self._rebalancer, group, call)
-
-    def heartbeat(self, group_id: str, generation_id: int, member_id: str, instance_id: str | None = None) -> int:
-        """Heartbeat: the error code. While loading 0: the sessions start when the group is loaded."""
-        group = self._runtime.find_group(group_id)
-        if isinstance(group, int):
-            return 0 if group == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else group
-        return membership.heartbeat(self._rebalancer, group, generation_id, member_id, instance_id)
-
-    def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> Steps[tuple[int, list[int]]]:
-        """LeaveGroup: the error code of the request, and (if that is 0) of each member.
-
-        The group is found again for each member: if it is deleted between two steps, the remaining members are unknown.
-        """
-        errors: list[int] = []
-        for member in leaving:
-            group = self._runtime.find_group(group_id)
-            if not isinstance(group, int):
-                try:
-                    errors.append(membership.leave(self._rebalancer, group, member))
-                except membership.PendingStaticMemberError as error:
-                    return error.error_code, []
-            elif group == ErrorCode.UNKNOWN_MEMBER_ID:
-                errors.append(group)
-            else:
-                return group, []
-            yield
-        if not leaving:
-            group = self._runtime.find_group(group_id)
-            if isinstance(group, int) and group != ErrorCode.UNKNOWN_MEMBER_ID:
-                return group, []
-        return 0, errors
-
-    def expire_member(self, group_id: str, member_id: str) -> int:
-        """End the member's session now, as its time-out would; returns an error code."""
-        group = self._runtime.find_group(group_id)
-        if isinstance(group, int):
-            return group
-        member = group.members.get(member_id)
-        if member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        self._rebalancer.remove_member(group, member)
-        return 0
-
-    def _store_group(self, group: Group, assignments: Mapping[str, bytes], on_done: Callable[[int], None]) -> None:
-        shard = self._runtime.find(group.group_id)
-        if isinstance(shard, int):
-            on_done(shard)
-            return
-        if group.members.record_size(group.protocol_name or "", assignments) > GROUP_MAX_BYTES:
-            on_done(_STORE_ERRORS[ErrorCode.MESSAGE_TOO_LARGE])  # the error of such an append
-            return
-        record = group_record(group, assignments, self._clock.now_ms(), self.settings.group_value_version)
-
-        def stored(error_code: int) -> None:
-            on_done(_STORE_ERRORS.get(error_code, error_code))
-
-        self._runtime.append(shard, group, [record], stored)
 
     # Offsets
 
@@ -224,7 +114,8 @@ class GroupCoordinator:
         is_loading = self._runtime.is_loading()
         listings: list[GroupListing] = []
         for piece in self._runtime.groups():
-            listings += [group.listing() for _, group in piece if not wanted or group.state.value in wanted]
+            listed = [group.listing() for _, group in piece]
+            listings += [each for each in listed if not wanted or each.state in wanted]
             yield
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else 0, listings
 
@@ -241,7 +132,7 @@ class GroupCoordinator:
             return GroupDescription(shard, group_id)
         group = shard.groups.get(group_id)
         if group is None:
-            return GroupDescription(0, group_id, states.DEAD.value)
+            return GroupDescription(0, group_id, DEAD)
         return (yield from group.describe())
 
     def delete_group(self, group_id: str) -> Steps[int]:

@@ -1,70 +1,20 @@
 """OffsetCommit, TxnOffsetCommit and OffsetFetch: the decision about each commit, and the offsets that were replayed."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from typing import Final, Literal
 
 from kafkapy.coordinator.answer import Answer
-from kafkapy.coordinator.group import states
 from kafkapy.coordinator.group.calls import COMMITTER, CommitCall, Producer
 from kafkapy.coordinator.group.group import Group
-from kafkapy.coordinator.group.membership import member_error
 from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset, FetchedOffset, committed_offset_of
-from kafkapy.coordinator.group.rebalance import Rebalancer
-from kafkapy.coordinator.group.records import CommitTemplate
+from kafkapy.coordinator.group.records import CommitTemplate, commits_in_steps, offset_record, plain_commits
 from kafkapy.coordinator.group.runtime import GroupRuntime
 from kafkapy.coordinator.group.shard import GroupShard
+from kafkapy.coordinator.group.writes import CommitWrite, DecodedCommitWrite
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.records.validate import ValidatedBatch
 from kafkapy.turns import Steps, pieces
 from kafkapy.types import TopicPartition
-
-_LOG_ERRORS: Final[Mapping[int, int]] = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-}
-"""The error code of a failed append → the error code in the response; other error codes stay as they are.
-
-The client then looks up the coordinator, retries, or sends a smaller request."""
-
-
-def log_error(error_code: int) -> int:
-    """The error of a commit whose append failed with ``error_code``."""
-    return _LOG_ERRORS.get(error_code, error_code) if error_code else 0
-
-
-def commit_error(group: Group, call: CommitCall) -> int:
-    """The error code for the whole commit; 0 if it may be appended."""
-    is_without_group = call.generation_id < 0 and group.state is states.EMPTY
-    if is_without_group and (call.instance_id is None or not group.members.is_fenced(call.member_id, call.instance_id)):
-        return 0
-    error_code = member_error(group, call.member_id, call.instance_id, call.generation_id)
-    return error_code or states.COMMIT_BY_MEMBER[group.state]
-
-
-def transaction_commit_error(group: Group, call: CommitCall) -> int:
-    """The error code for a commit in a transaction; member and generation are optional (KIP-447)."""
-    if group.state is states.DEAD:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if call.instance_id is not None and group.members.is_fenced(call.member_id, call.instance_id):
-        return ErrorCode.FENCED_INSTANCE_ID
-    if call.member_id and call.member_id not in group.members:
-        return ErrorCode.UNKNOWN_MEMBER_ID
-    if call.generation_id >= 0 and call.generation_id != group.generation_id:
-        return ErrorCode.ILLEGAL_GENERATION
-    return 0
-
-
-def touch_member(rebalancer: Rebalancer, group: Group, call: CommitCall) -> None:
-    """A commit starts its member's session again, as a heartbeat does."""
-    if call.member_id and call.member_id in group.members:
-        rebalancer.touch(group.members[call.member_id])
 
 
 def too_large(call: CommitCall, max_length: int) -> set[TopicPartition]:
@@ -84,16 +34,7 @@ def utf16_length(text: str) -> int:
     return len(text.encode("utf-16-be", "surrogatepass")) // 2
 
 
-NO_PARTITIONS: Final[AbstractSet[TopicPartition]] = frozenset()
 NOTHING_FETCHED: Final = FetchedOffset()
-
-
-def _codes(call: CommitCall, refused: AbstractSet[TopicPartition], error_code: int) -> dict[TopicPartition, int]:
-    """OFFSET_METADATA_TOO_LARGE for the partitions in ``refused``; ``log_error`` of ``error_code`` for the others."""
-    codes = dict.fromkeys(call.offsets, log_error(error_code))
-    if refused:
-        codes.update(dict.fromkeys(refused, ErrorCode.OFFSET_METADATA_TOO_LARGE))
-    return codes
 
 
 LARGEST_TEMPLATE_SIZE: Final = 4096
@@ -106,20 +47,20 @@ class CommitPattern:
     ``call`` is without them; ``rows`` are the partitions with the leader epochs in the commits; there are no metadata.
     """
 
-    __slots__ = ("call", "rows", "template")
+    __slots__ = ("call", "rows", "template", "no_errors")
 
     def __init__(self, call: CommitCall, rows: list[tuple[TopicPartition, int]], template: CommitTemplate) -> None:
         self.call = call
         self.rows = rows
         self.template = template
+        self.no_errors = dict.fromkeys((partition for partition, _ in rows), 0)
 
 
 class OffsetRequests:
     """Commits and fetches offsets of groups."""
 
-    def __init__(self, runtime: GroupRuntime, rebalancer: Rebalancer) -> None:
+    def __init__(self, runtime: GroupRuntime) -> None:
         self._runtime = runtime
-        self._rebalancer = rebalancer
 
     def commit_large(
         self, call: CommitCall, producer: Producer = COMMITTER
@@ -128,9 +69,9 @@ class OffsetRequests:
 
         The group decides on it when the batch is built, in one step with the append.
         """
-        prepared = None
-        if not too_large(call, self._runtime.settings.offset_metadata_max_bytes):
-            prepared = yield from self._runtime.prepare_commit(call.group_id, call.offsets, producer)
+        runtime, prepared = self._runtime, None
+        if runtime.writes_plain_commits and not too_large(call, runtime.settings.offset_metadata_max_bytes):
+            prepared = yield from commits_in_steps(call.group_id, call.offsets, runtime.now_ms(), producer)
         if producer is COMMITTER:
             return self.commit(call, prepared)
         return self.commit_in_transaction(call, producer, prepared)
@@ -145,11 +86,11 @@ class OffsetRequests:
             if call.generation_id >= 0:
                 return Answer.of(dict.fromkeys(call.offsets, ErrorCode.ILLEGAL_GENERATION))
             group = shard.get_or_create(call.group_id)
-        error_code = commit_error(group, call)
+        error_code = group.commit_error(call)
         if error_code:
             return Answer.of(dict.fromkeys(call.offsets, error_code))
-        touch_member(self._rebalancer, group, call)
-        return self._append_offsets(shard, group, call, prepared=prepared)
+        group.touch_member(call.member_id)
+        return self._write_offsets(shard, group, call, prepared=prepared)
 
     def pattern(self, call: CommitCall) -> CommitPattern | None:
         """Return the pattern for ``commit_again`` with the partitions of ``call``; None if they have metadata.
@@ -182,14 +123,13 @@ class OffsetRequests:
             commits[partition] = committed_offset_of((offset, epoch, "", now_ms, NO_EXPIRY))
         shard = runtime.find(call.group_id)
         group = None if isinstance(shard, int) else shard.groups.get(call.group_id)
-        if isinstance(shard, int) or group is None or commit_error(group, call):
+        if isinstance(shard, int) or group is None or group.commit_error(call):
             return self.commit(call._replace(offsets=commits))
-        touch_member(self._rebalancer, group, call)
+        group.touch_member(call.member_id)
         batch = pattern.template.batch(commits.values(), now_ms)
-        outcome = runtime.commit(shard, group, commits, COMMITTER, batch)
-        if outcome == 0:
-            return 0
-        return self._answered(shard, group, call._replace(offsets=commits), commits, COMMITTER, outcome)
+        write = CommitWrite(shard, group, commits, COMMITTER, batch, pattern.no_errors)
+        answer = runtime.write(write)
+        return 0 if answer.is_set and answer.value is pattern.no_errors else answer
 
     def commit_in_transaction(
         self, call: CommitCall, producer: Producer, prepared: ValidatedBatch | None = None
@@ -199,12 +139,12 @@ class OffsetRequests:
         if isinstance(shard, int):
             return Answer.of(dict.fromkeys(call.offsets, shard))
         group = shard.get_or_create(call.group_id)
-        error_code = transaction_commit_error(group, call)
+        error_code = group.transaction_commit_error(call)
         if error_code:
             return Answer.of(dict.fromkeys(call.offsets, error_code))
-        return self._append_offsets(shard, group, call, producer, prepared)
+        return self._write_offsets(shard, group, call, producer, prepared)
 
-    def _append_offsets(
+    def _write_offsets(
         self,
         shard: GroupShard,
         group: Group,
@@ -212,50 +152,43 @@ class OffsetRequests:
         producer: Producer = COMMITTER,
         prepared: ValidatedBatch | None = None,
     ) -> Answer[dict[TopicPartition, int]]:
-        offsets = call.offsets
-        refused: AbstractSet[TopicPartition] = NO_PARTITIONS
-        for each in offsets.values():
+        """Write the offsets whose metadata are not too long. ``prepared`` is their batch, if it is built already."""
+        offsets: Mapping[TopicPartition, CommittedOffset] = call.offsets
+        response = dict.fromkeys(offsets, 0)
+        for each in call.offsets.values():
             if each.metadata:  # rarely: then check all of them
                 refused = too_large(call, self._runtime.settings.offset_metadata_max_bytes)
+                response.update(dict.fromkeys(refused, ErrorCode.OFFSET_METADATA_TOO_LARGE))
+                offsets = {key: each for key, each in offsets.items() if key not in refused}
                 break
-        if refused:
-            offsets = {key: each for key, each in offsets.items() if key not in refused}
-            if not offsets:
-                return Answer.of(dict.fromkeys(refused, ErrorCode.OFFSET_METADATA_TOO_LARGE))
         # the log checks the epoch only of producers that it knows
         if producer is not COMMITTER and producer.epoch < 0 <= producer.producer_id:
-            codes = dict.fromkeys(offsets, ErrorCode.INVALID_PRODUCER_EPOCH)
-            return Answer.of({**codes, **dict.fromkeys(refused, ErrorCode.OFFSET_METADATA_TOO_LARGE)})
-        outcome = self._runtime.commit(shard, group, offsets, producer, prepared)
-        if outcome == 0 and not refused:
-            return Answer.of(dict.fromkeys(offsets, 0))
-        return self._answered(shard, group, call, offsets, producer, outcome)
+            response.update(dict.fromkeys(offsets, ErrorCode.INVALID_PRODUCER_EPOCH))
+            return Answer.of(response)
+        if not offsets:
+            return Answer.of(response)
+        return self._runtime.write(self._write_of(shard, group, offsets, producer, prepared, response))
 
-    def _answered(
+    def _write_of(
         self,
         shard: GroupShard,
         group: Group,
-        call: CommitCall,
         offsets: Mapping[TopicPartition, CommittedOffset],
         producer: Producer,
-        outcome: int | Answer[int],
-    ) -> Answer[dict[TopicPartition, int]]:
-        """The answer to ``call``, of which ``offsets`` were appended, or are being appended."""
-        refused = call.offsets.keys() - offsets.keys()
-        if isinstance(outcome, int):
-            return Answer.of(_codes(call, refused, outcome))
-        answer: Answer[dict[TopicPartition, int]] = Answer()
-        appending = list(offsets)
-        kept = group.offsets
-        start = kept.append_started if producer is COMMITTER else kept.append_in_transaction_started
-        start(appending, self._runtime.end_offset(shard))
-
-        def appended(error_code: int) -> None:
-            (kept.append_ended if producer is COMMITTER else kept.append_in_transaction_ended)(appending)
-            answer.set(_codes(call, refused, error_code))
-
-        outcome.on_set(appended)
-        return answer
+        batch: ValidatedBatch | None,
+        response: dict[TopicPartition, int],
+    ) -> CommitWrite:
+        """Nearly all commits have neither metadata nor compression: these are written in a fifth of the time."""
+        runtime, now_ms = self._runtime, self._runtime.now_ms()
+        if batch is None and runtime.writes_plain_commits:
+            batch = plain_commits(group.group_id, offsets, now_ms, producer)
+        if batch is not None:
+            return CommitWrite(shard, group, offsets, producer, batch, response)
+        version = runtime.settings.offset_value_version
+        records = [offset_record(group.group_id, *each, now_ms, version) for each in offsets.items()]
+        write = DecodedCommitWrite(shard, group, offsets, producer, runtime.encode(records, producer), response)
+        write.records = records
+        return write
 
     def fetch(
         self, group_id: str, partitions: Iterable[TopicPartition], *, require_stable: bool = False

@@ -14,12 +14,11 @@ older form of 1 and read like it; keys of later Kafka releases are skipped. Layo
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from struct import Struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kafkapy.coordinator.group.calls import COMMITTER, Producer
-from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset
-from kafkapy.protocol.messages.stored.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+from kafkapy.protocol.messages.stored.group_metadata import GroupMetadataKey
 from kafkapy.protocol.messages.stored.offset_commit import OffsetCommitKey, OffsetCommitValue
 from kafkapy.protocol.primitives import Message, Reader, Writer
 from kafkapy.records.batch import HEADER_SIZE, TRANSACTIONAL_BIT, own_batch, stamp_own_batch
@@ -33,7 +32,6 @@ OFFSET_KEY_VERSIONS = (0, 1)
 GROUP_KEY_VERSION = 2
 OFFSET_VALUE_VERSION = 3
 OFFSET_VALUE_WITH_EXPIRY_VERSION = 1
-GROUP_VALUE_VERSION = 3
 
 _KNOWN_KEYS = 4096
 """A group commits the same partitions again and again, and each commit writes a key and reads it back."""
@@ -55,36 +53,53 @@ class OffsetKey(NamedTuple):
 
 
 class GroupKey(NamedTuple):
-    """The key of a group's metadata."""
+    """The key of a classic group's metadata."""
 
     group_id: str
 
 
-def _encode(message: Message, version: int) -> bytes:
+RecordKey = OffsetKey | GroupKey
+
+
+def encode_versioned(message: Message, version: int) -> bytes:
+    """The bytes of a key or value: its version, then the message."""
     writer = Writer()
     message.write(writer, version)
     return _VERSION.pack(version) + writer.getvalue()
 
 
-def _versioned(data: bytes) -> tuple[int, Reader]:
+def versioned(data: bytes) -> tuple[int, Reader]:
+    """The version of a key or value, and a reader of the bytes after it."""
     reader = Reader(memoryview(data))
     return reader.read_int16(), reader
 
 
-def decode_key(key: bytes) -> OffsetKey | GroupKey | None:
+def decode_key(key: bytes) -> RecordKey | None:
     """A record's key; None if only a later release knows its kind. Raises ``ProtocolError`` if it is cut off."""
     return _known_key(key) if len(key) <= _LONGEST_KNOWN else _known_key.__wrapped__(key)
 
 
 @lru_cache(maxsize=_KNOWN_KEYS)
-def _known_key(key: bytes) -> OffsetKey | GroupKey | None:
-    version, reader = _versioned(key)
-    if version in OFFSET_KEY_VERSIONS:
-        offset_key = OffsetCommitKey.read(reader, version)
-        return OffsetKey(offset_key.group, TopicPartition(offset_key.topic, offset_key.partition))
-    if version == GROUP_KEY_VERSION:
-        return GroupKey(GroupMetadataKey.read(reader, version).group)
-    return None
+def _known_key(key: bytes) -> RecordKey | None:
+    version, reader = versioned(key)
+    read = KEYS.get(version)
+    return None if read is None else read(reader, version)
+
+
+def _read_offset_key(reader: Reader, version: int) -> OffsetKey:
+    key = OffsetCommitKey.read(reader, version)
+    return OffsetKey(key.group, TopicPartition(key.topic, key.partition))
+
+
+def _read_group_key(reader: Reader, version: int) -> GroupKey:
+    return GroupKey(GroupMetadataKey.read(reader, version).group)
+
+
+KEYS: Final[Mapping[int, Callable[[Reader, int], RecordKey]]] = {
+    **dict.fromkeys(OFFSET_KEY_VERSIONS, _read_offset_key),
+    GROUP_KEY_VERSION: _read_group_key,
+}
+"""The kinds of records: the version of a key → the function that reads the key."""
 
 
 def decode_offset(value: bytes) -> CommittedOffset:
@@ -95,21 +110,11 @@ def decode_offset(value: bytes) -> CommittedOffset:
         if version == OFFSET_VALUE_VERSION and size >= 0 and len(value) == end + _TIMESTAMP.size:
             metadata = value[_OFFSET_3.size : end].decode("utf-8", "replace") if size else ""
             return CommittedOffset(offset, leader_epoch, metadata, _TIMESTAMP.unpack_from(value, end)[0])
-    version, reader = _versioned(value)
+    version, reader = versioned(value)
     stored = OffsetCommitValue.read(reader, version)
     return CommittedOffset(
         stored.offset, stored.leader_epoch, stored.metadata, stored.commit_timestamp, stored.expire_timestamp
     )
-
-
-def decode_group(value: bytes) -> GroupMetadataValue:
-    """A group's metadata, of any version; version 0 has no rebalance time-out, so the session time-out is used."""
-    version, reader = _versioned(value)
-    stored = GroupMetadataValue.read(reader, version)
-    if version == 0:
-        for member in stored.members:
-            member.rebalance_timeout = member.session_timeout
-    return stored
 
 
 def offset_record(
@@ -136,7 +141,7 @@ def offset_record(
         expire_timestamp=committed.expire_timestamp_ms,
     )
     version = OFFSET_VALUE_WITH_EXPIRY_VERSION if has_expiry else value_version
-    return Record(key, _encode(value, version), timestamp_ms)
+    return Record(key, encode_versioned(value, version), timestamp_ms)
 
 
 def offset_key(group_id: str, topic_partition: TopicPartition) -> bytes:
@@ -147,43 +152,8 @@ def offset_key(group_id: str, topic_partition: TopicPartition) -> bytes:
 
 @lru_cache(maxsize=_KNOWN_KEYS)
 def _known_offset_key(group_id: str, topic_partition: TopicPartition) -> bytes:
-    return _encode(OffsetCommitKey(group_id, topic_partition.topic, topic_partition.partition), OFFSET_KEY_VERSIONS[-1])
-
-
-def group_record(
-    group: Group, assignments: Mapping[str, bytes], timestamp_ms: int, value_version: int = GROUP_VALUE_VERSION
-) -> Record:
-    """The record of a group as it is now, with these assignments."""
-    value = GroupMetadataValue(
-        protocol_type=group.protocol_type or "",
-        generation=group.generation_id,
-        protocol=group.protocol_name,
-        leader=group.members.leader_id,
-        current_state_timestamp=group.state_timestamp_ms,
-        members=[
-            MemberMetadata(
-                member_id=member.member_id,
-                group_instance_id=member.instance_id,
-                client_id=member.client_id,
-                client_host=member.client_host,
-                rebalance_timeout=member.rebalance_timeout_ms,
-                session_timeout=member.session_timeout_ms,
-                subscription=member.metadata(group.protocol_name or ""),
-                assignment=assignments.get(member.member_id, b""),
-            )
-            for member in group.members.values()
-        ],
-    )
-    return Record(_group_key(group.group_id), _encode(value, value_version), timestamp_ms)
-
-
-def group_tombstone(group_id: str, timestamp_ms: int) -> Record:
-    """The record of a group's deletion."""
-    return Record(_group_key(group_id), None, timestamp_ms)
-
-
-def _group_key(group_id: str) -> bytes:
-    return _encode(GroupMetadataKey(group_id), GROUP_KEY_VERSION)
+    key = OffsetCommitKey(group_id, topic_partition.topic, topic_partition.partition)
+    return encode_versioned(key, OFFSET_KEY_VERSIONS[-1])
 
 
 # Commits as one batch. Nearly all have neither metadata nor a retention time, and a group commits the same

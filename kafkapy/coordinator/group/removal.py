@@ -9,19 +9,17 @@ from itertools import islice
 from typing import Final
 
 from kafkapy.clock import Clock
-from kafkapy.coordinator.group import states
 from kafkapy.coordinator.group.group import Group
-from kafkapy.coordinator.group.offset_requests import log_error
-from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset
-from kafkapy.coordinator.group.rebalance import Rebalancer
-from kafkapy.coordinator.group.records import group_tombstone, offset_record
+from kafkapy.coordinator.group.offsets import NO_EXPIRY
+from kafkapy.coordinator.group.records import offset_record
 from kafkapy.coordinator.group.runtime import GroupRuntime
 from kafkapy.coordinator.group.shard import GroupShard
+from kafkapy.coordinator.group.writes import RemovalWrite
 from kafkapy.metadata.topic_rules import MAX_NAME_LENGTH
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.text import text_size
 from kafkapy.turns import Steps, pieces
-from kafkapy.types import NO_TIMESTAMP, TopicPartition, as_long
+from kafkapy.types import TopicPartition, as_long
 
 Choose = Callable[[GroupShard, Group, Sequence[TopicPartition]], list[TopicPartition]]
 """Returns the partitions of a group whose offsets are removed, out of some of them."""
@@ -32,35 +30,22 @@ def expired_offsets(
 ) -> list[TopicPartition]:
     """Return the ``partitions`` whose offsets have expired (``offsets.retention.minutes``, KIP-211).
 
-    * Of a group without members: all, the retention counts from when it became Empty.
-    * Of a Stable consumer group: those of topics without a subscriber, counted from the commit. During a rebalance
-      none, since members that have not joined yet may subscribe to any topic (KAFKA-13636).
-    * Of consumers without group management: all, counted from the commit.
-    * A commit with a retention time expires at the end of it, under the same conditions.
-    * Of any other group with members (its subscriptions can't be read): none.
-
-    An offset that is being committed, also in a transaction, stays: its tombstone would delete the commit too.
+    A commit with a retention time expires at the end of it; both only while the offset is not in use. An offset that is
+    being committed, also in a transaction, stays: its tombstone would delete the commit too.
     """
-    counts_from_empty = group.protocol_type is not None and group.state is states.EMPTY
-    is_used = group.state is not states.STABLE or group.subscribed is None  # by topics that can't be told
-    if not counts_from_empty and group.protocol_type is not None and is_used:
-        return []
-    empty_since_ms = group.state_timestamp_ms if counts_from_empty else NO_TIMESTAMP
-    return [
-        each
-        for each in partitions
-        if (committed := group.offsets.committed.get(each)) is not None
-        and _is_expired(committed, now_ms, retention_ms, empty_since_ms)
-        and not group.offsets.is_appending(each)
-        and not group.offsets.is_unstable(each)
-        and (counts_from_empty or group.protocol_type is None or not group.is_subscribed_to(each.topic))
-    ]
+    return [each for each in partitions if _is_expired(group, each, now_ms, retention_ms)]
 
 
-def _is_expired(committed: CommittedOffset, now_ms: int, retention_ms: int, empty_since_ms: int) -> bool:
+def _is_expired(group: Group, topic_partition: TopicPartition, now_ms: int, retention_ms: int) -> bool:
+    offsets = group.offsets
+    committed = offsets.committed.get(topic_partition)
+    if committed is None or offsets.is_appending(topic_partition) or offsets.is_unstable(topic_partition):
+        return False
+    since_ms = group.retained_since_ms(topic_partition.topic, committed.commit_timestamp_ms)
+    if since_ms is None:
+        return False
     if committed.expire_timestamp_ms != NO_EXPIRY:
         return now_ms >= committed.expire_timestamp_ms
-    since_ms = committed.commit_timestamp_ms if empty_since_ms == NO_TIMESTAMP else empty_since_ms
     return as_long(now_ms - since_ms) >= retention_ms
 
 
@@ -75,9 +60,8 @@ TOMBSTONE_BYTES: Final = MAX_NAME_LENGTH + 96
 class OffsetRemover:
     """Removes offsets of groups, and groups without members and offsets."""
 
-    def __init__(self, runtime: GroupRuntime, rebalancer: Rebalancer, clock: Clock) -> None:
+    def __init__(self, runtime: GroupRuntime, clock: Clock) -> None:
         self._runtime = runtime
-        self._rebalancer = rebalancer
         self._clock = clock
 
     def delete_group(self, shard: GroupShard, group_id: str) -> Steps[int]:
@@ -88,12 +72,12 @@ class OffsetRemover:
         """
         while True:
             group = shard.groups.get(group_id)
-            if group is None or not self._runtime.is_current(shard):
-                return ErrorCode.GROUP_ID_NOT_FOUND if self._runtime.is_current(shard) else ErrorCode.NOT_COORDINATOR
+            if group is None or not shard.is_current:
+                return ErrorCode.GROUP_ID_NOT_FOUND if shard.is_current else ErrorCode.NOT_COORDINATOR
             count = self._offsets_in_a_batch(shard, group_id)
             some = list(islice(group.offsets.partitions(), count + 1))
             is_last = len(some) <= count
-            error_code = states.DELETE[group.state] or self._remove(shard, group, some[:count], is_deleted=is_last)
+            error_code = group.delete_error() or self._remove(shard, group, some[:count], is_deleted=is_last)
             if error_code or is_last:
                 return error_code
             yield
@@ -109,17 +93,16 @@ class OffsetRemover:
         group = shard.groups.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND, {}
-        if group.state is not states.EMPTY and not group.is_consumer_group:
-            return ErrorCode.NON_EMPTY_GROUP, {}
+        if error_code := group.delete_offsets_error():
+            return error_code, {}
         errors: dict[TopicPartition, int] = {}
         for piece in pieces(partitions, self._offsets_in_a_batch(shard, group_id)):
             if errors:
                 yield
-            if group.is_dead or not self._runtime.is_current(shard):
-                errors.update(dict.fromkeys(piece, 0 if self._runtime.is_current(shard) else ErrorCode.NOT_COORDINATOR))
+            if group.is_dead or not shard.is_current:
+                errors.update(dict.fromkeys(piece, 0 if shard.is_current else ErrorCode.NOT_COORDINATOR))
                 continue
-            is_read = group.state is not states.EMPTY
-            removed = [each for each in piece if not (is_read and group.is_subscribed_to(each.topic))]
+            removed = [each for each in piece if not group.is_read(each.topic)]
             error_code = self._remove(shard, group, removed) if removed else 0
             errors.update(dict.fromkeys(piece, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC))
             errors.update(dict.fromkeys(removed, error_code))
@@ -137,7 +120,9 @@ class OffsetRemover:
         that would drop it too; its older commits are dropped in memory. (If the new one fails or is aborted, and the
         broker is restarted before another commit, the older one is back.)
         """
-        end_offsets = {shard: self._runtime.end_offset(shard) for shard in self._runtime.shards.values()}
+        end_offsets = {
+            shard: self._runtime.end_offset(shard.topic_partition) for shard in self._runtime.shards.values()
+        }
 
         def choose(shard: GroupShard, group: Group, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
             end_offset, offsets = end_offsets.get(shard, 0), group.offsets
@@ -159,7 +144,7 @@ class OffsetRemover:
             for shard, group in groups:
                 known = list(group.offsets.partitions())
                 for piece in pieces(known, self._offsets_in_a_batch(shard, group.group_id)) if known else ((),):
-                    if group.is_dead or not self._runtime.is_current(shard):
+                    if group.is_dead or not shard.is_current:
                         break
                     self._remove(shard, group, choose(shard, group, piece))
                     yield
@@ -175,13 +160,15 @@ class OffsetRemover:
         """Append the tombstones of offsets, and of the group if it is empty then; returns the client's error code."""
         now_ms = self._clock.now_ms()
         known = [each for each in dict.fromkeys(partitions) if group.offsets.has(each)]
-        is_deleted = is_deleted or (group.state is states.EMPTY and group.offsets.has_only(known))
+        is_deleted = is_deleted or (group.is_empty and group.offsets.has_only(known))
         tombstones = [offset_record(group.group_id, each, None, now_ms) for each in known]
-        if is_deleted and group.generation_id > 0:
-            # a group of generation 0 has no record: it only keeps offsets
-            tombstones.append(group_tombstone(group.group_id, now_ms))
-        error_code = self._runtime.append_locally(shard, tombstones) if tombstones else 0
+        if is_deleted:
+            tombstones += group.tombstones(now_ms)
+        error_code = 0
+        if tombstones:
+            batch = self._runtime.encode(tombstones)
+            error_code = self._runtime.write(RemovalWrite(shard, group, tombstones, batch)).value
         if error_code == 0 and is_deleted:
             shard.remove(group)
-            self._rebalancer.kill(group, ErrorCode.NOT_COORDINATOR)
-        return log_error(error_code)
+            group.kill(ErrorCode.NOT_COORDINATOR)
+        return error_code

@@ -2,25 +2,19 @@
 
 Replay is the only code that changes offsets, settles an assignment or restores a group. It applies both the records
 that are loaded and those that this broker has just appended, so that a restart loads the state that clients have seen.
-The one difference: while loading, a group's record makes its members; when the group is served they exist already (they
-hold waiting requests and timers), and the record settles their assignment.
+The records of groups are replayed by their types (``group.py``).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from struct import Struct
 from typing import Final
 
-from kafkapy.coordinator.group import states
-from kafkapy.coordinator.group.calls import JoinCall
-from kafkapy.coordinator.group.group import Group
-from kafkapy.coordinator.group.members import Member
-from kafkapy.coordinator.group.metadata_budget import MetadataBudget
+from kafkapy.coordinator.group.group import Group, GroupTypes
 from kafkapy.coordinator.group.offsets import CommittedOffset
-from kafkapy.coordinator.group.records import GroupKey, OffsetKey, decode_group, decode_key, decode_offset
+from kafkapy.coordinator.group.records import OffsetKey, RecordKey, decode_key, decode_offset
 from kafkapy.coordinator.loading import BATCHES_IN_A_STEP, LoadProgress, replay_records
 from kafkapy.coordinator.runtime import Shard
-from kafkapy.protocol.messages.stored.group_metadata import GroupMetadataValue
 from kafkapy.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, iterate_headers, read_header
 from kafkapy.records.control import ControlType, read_control
 from kafkapy.records.errors import InvalidRecordError, RecordsError
@@ -54,23 +48,16 @@ class GroupShard(Shard):
     groups for which it has committed offsets in a transaction.
     """
 
-    __slots__ = ("groups", "open_transactions", "known_keys", "known_commits", "is_read", "_now_ms", "_budget")
+    __slots__ = ("groups", "open_transactions", "known_keys", "known_commits", "is_read", "_types")
 
-    def __init__(
-        self,
-        topic_partition: TopicPartition,
-        leader_epoch: int,
-        now_ms: Callable[[], int],
-        budget: MetadataBudget | None = None,
-    ) -> None:
+    def __init__(self, topic_partition: TopicPartition, leader_epoch: int, types: GroupTypes) -> None:
         super().__init__(topic_partition, leader_epoch)
         self.groups: dict[str, Group] = {}
         self.open_transactions: dict[int, set[str]] = {}
-        self.known_keys: dict[bytes, OffsetKey | GroupKey | None] = {}
+        self.known_keys: dict[bytes, RecordKey | None] = {}
         self.known_commits: dict[bytes, KnownCommit] = {}
         self.is_read = False
-        self._now_ms = now_ms
-        self._budget = budget or MetadataBudget()
+        self._types = types
 
     @property
     def entry_count(self) -> int:
@@ -81,32 +68,24 @@ class GroupShard(Shard):
         """The group, made as an empty one if there is none."""
         group = self.groups.get(group_id)
         if group is None:
-            group = self.groups[group_id] = Group(group_id, self._now_ms, self._budget)
+            group = self.groups[group_id] = self._types[OffsetKey].new_group(group_id)
         return group
 
     def remove(self, group: Group) -> None:
         """Remove a group that was deleted."""
         del self.groups[group.group_id]
 
-    def forget_unused(self, group: Group) -> None:
-        """Forget a group that a refused request has made: it has no members, no offsets, no record."""
-        is_unused = not group.members and not group.pending and group.offsets.is_empty()
-        if is_unused and self.groups.get(group.group_id) is group and group.state is states.EMPTY:
-            del self.groups[group.group_id]
-            group.release_name()
-
-    def finish_loading(self, loaded: Callable[[Group], None]) -> Steps[None]:
-        """The whole log was replayed: forget deleted groups, give the others to ``loaded``, then serve."""
+    def finish_loading(self) -> Steps[None]:
+        """The whole log was replayed: forget deleted groups, start the sessions of the others, then serve."""
         self.is_read = True
         self.known_keys.clear()
         self.known_commits.clear()
         for count, group in enumerate(list(self.groups.values()), 1):
-            if group.generation_id == 0 and group.offsets.is_empty():
+            if not group.has_record and group.offsets.is_empty():
                 del self.groups[group.group_id]
                 group.release_name()
             else:
-                yield from group.update_subscribed()
-                loaded(group)
+                yield from group.loaded()
             if count % GROUPS_IN_A_STEP == 0:
                 yield
         self.is_loading = False
@@ -190,9 +169,14 @@ class GroupShard(Shard):
         key = self._decode_key(record.key)
         if isinstance(key, OffsetKey):
             self._replay_offset(key, record, producer_id)
-        elif isinstance(key, GroupKey):
-            self._replay_group(key.group_id, record.value)
+        elif key is not None:
+            self._types[type(key)].replay(self, key, record.value)
         return key is not None
+
+    def replay_records(self, records: Sequence[Record], first_offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
+        """Replay records that the log has from ``first_offset`` on."""
+        for offset, (key, value, timestamp, headers, _) in enumerate(records, first_offset):
+            self.replay_record(Record(key, value, timestamp, headers, offset), producer_id)
 
     def replay_commits(
         self,
@@ -219,7 +203,7 @@ class GroupShard(Shard):
         kept = [group.offsets for group in groups if group is not None]
         return _one_after_the_other([each.end_transaction(producer_id, is_commit=is_commit) for each in kept])
 
-    def _decode_key(self, data: bytes) -> OffsetKey | GroupKey | None:
+    def _decode_key(self, data: bytes) -> RecordKey | None:
         if not self.is_loading:
             return decode_key(data)
         try:
@@ -246,65 +230,7 @@ class GroupShard(Shard):
         self.open_transactions.setdefault(producer_id, set()).add(group.group_id)
         group.offsets.replay_in_transaction(producer_id, topic_partition, *commit)
 
-    def _replay_group(self, group_id: str, value: bytes | None) -> None:
-        if self.is_loading:
-            stored = None if value is None else decode_group(value)
-            if stored is None:
-                _restore_deleted(self.get_or_create(group_id))
-            elif len({each.member_id for each in stored.members}) < len(stored.members):
-                raise InvalidRecordError("the group has several members of one id")
-            else:
-                _restore(self.get_or_create(group_id), stored)
-        elif value is not None:
-            _settle(self.groups[group_id], decode_group(value))
-
 
 def _one_after_the_other(works: list[Steps[None]]) -> Steps[None]:
     for steps in works:
         yield from steps
-
-
-def _restore_deleted(group: Group) -> None:
-    """Replay a tombstone: later offsets in the log belong to a group that has no members, only offsets."""
-    group.restore(states.EMPTY)
-
-
-def _restore(group: Group, stored: GroupMetadataValue) -> None:
-    """Replay a group's record while loading: it makes the members."""
-    group.restore(
-        states.STABLE if stored.members else states.EMPTY,
-        stored.current_state_timestamp,
-        stored.generation,
-        stored.protocol_type or None,
-        stored.protocol,
-    )
-    if stored.members:
-        group.charge_name()
-    for each in stored.members:
-        call = JoinCall(
-            group_id=group.group_id,
-            member_id=each.member_id,
-            instance_id=each.group_instance_id,
-            client_id=each.client_id,
-            client_host=each.client_host,
-            rebalance_timeout_ms=each.rebalance_timeout,
-            session_timeout_ms=each.session_timeout,
-            protocol_type=stored.protocol_type,
-            protocols=((stored.protocol or "", each.subscription),),
-        )
-        member = Member(each.member_id, call)
-        member.assignment = each.assignment
-        group.members.add(member)
-    group.members.restore_leader(stored.leader)
-
-
-def _settle(group: Group, stored: GroupMetadataValue) -> None:
-    """Replay a group's record when the group is served: its members have their assignments, it is Stable."""
-    if stored.generation != group.generation_id or group.state not in (states.COMPLETING, states.STABLE):
-        return  # a member joined or left before the log had the record: another join phase has begun
-    for each in stored.members:
-        member = group.members.get(each.member_id)
-        if member is not None:
-            group.members.assign(member, each.assignment)
-    if group.state is states.COMPLETING:
-        group.transition_to(states.STABLE)

@@ -1,11 +1,10 @@
-"""Decides which transition or error code follows from a producer's request or a time-out.
+"""Decides on a producer's request: the transition to write, if any, and the response once the log has it.
 
-Only ``fence`` changes a transaction: it raises the epoch at once. ``TransactionRuntime.append`` writes a transition to
-the log, and its replay changes the transaction.
+Only ``fence`` changes a transaction: it raises the epoch at once. ``TransactionRuntime.write_transition`` writes a
+transition to the log, and its replay changes the transaction.
 """
 
 from collections.abc import Iterable
-from enum import Enum
 
 from kafkapy.coordinator.transaction import states
 from kafkapy.coordinator.transaction.transaction import (
@@ -14,6 +13,7 @@ from kafkapy.coordinator.transaction.transaction import (
     AddCall,
     EndCall,
     InitializeCall,
+    Initialized,
     ProducerIdAndEpoch,
     Transaction,
     TransactionData,
@@ -25,15 +25,6 @@ from kafkapy.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 # InitProducerId: the next producer id and epoch, which fence the producer before (KIP-98, KIP-360)
 
 
-class Prerequisite(Enum):
-    """The work that must be completed before the request can be decided."""
-
-    PRODUCER_ID = 1
-    """A producer id that has not been used yet."""
-    ABORT = 2
-    """The open transaction must be aborted, its producer fenced; the client repeats its request meanwhile."""
-
-
 def new_transaction(call: InitializeCall, producer_id: int, now_ms: int) -> Transaction:
     """Return the state of an unknown transactional id; it has no epoch before its first record."""
     data = TransactionData(producer_id, NO_PRODUCER_EPOCH, call.timeout_ms, last_update_ms=now_ms)
@@ -42,16 +33,23 @@ def new_transaction(call: InitializeCall, producer_id: int, now_ms: int) -> Tran
 
 def initialize(
     transaction: Transaction, call: InitializeCall, now_ms: int, new_id: int | None
-) -> Transition | Prerequisite | int:
-    """The transition, its prerequisite, or an error code."""
+) -> tuple[Transition | None, Initialized] | None:
+    """None means: it needs ``new_id``, a producer id that has not been used yet.
+
+    An open transaction is aborted and its producer is fenced; the client repeats its request meanwhile.
+    """
     if transaction.has_pending_transition:
-        return ErrorCode.CONCURRENT_TRANSACTIONS
+        return _refused(ErrorCode.CONCURRENT_TRANSACTIONS)
     if not _is_expected(transaction, call.expected):
-        return ErrorCode.PRODUCER_FENCED
+        return _refused(ErrorCode.PRODUCER_FENCED)
     if transaction.data.state is states.ONGOING:
-        return Prerequisite.ABORT
+        return fence(transaction, now_ms), Initialized(ErrorCode.CONCURRENT_TRANSACTIONS)
     error_code = states.INITIALIZE[transaction.data.state]
-    return error_code or _next_producer(transaction, call, now_ms, new_id)
+    return _refused(error_code) if error_code else _next_producer(transaction, call, now_ms, new_id)
+
+
+def _refused(error_code: int) -> tuple[None, Initialized]:
+    return None, Initialized(error_code)
 
 
 def _is_expected(transaction: Transaction, expected: ProducerIdAndEpoch) -> bool:
@@ -71,31 +69,31 @@ def _is_expected(transaction: Transaction, expected: ProducerIdAndEpoch) -> bool
 
 def _next_producer(
     transaction: Transaction, call: InitializeCall, now_ms: int, new_id: int | None
-) -> Transition | Prerequisite | int:
+) -> tuple[Transition | None, Initialized] | None:
     data, expected = transaction.data, call.expected
     is_present = expected == NO_ID_AND_EPOCH or data.producer_epoch in (expected.epoch, NO_PRODUCER_EPOCH)
     if is_present:
         producer = ProducerIdAndEpoch(data.producer_id, data.producer_epoch + 1)
         if data.is_epoch_exhausted:
             if new_id is None:
-                return Prerequisite.PRODUCER_ID
+                return None
             producer = ProducerIdAndEpoch(new_id, 0)
         previous_epoch = NO_PRODUCER_EPOCH if expected == NO_ID_AND_EPOCH else data.producer_epoch
-        return _transition(call, now_ms, producer, ProducerIdAndEpoch(data.producer_id, previous_epoch))
+        return _initialized(call, now_ms, producer, ProducerIdAndEpoch(data.producer_id, previous_epoch))
     if expected.epoch == transaction.previous.epoch:
         # the first response was lost and the request is repeated: the same result, and no producer is fenced
-        return _transition(
+        return _initialized(
             call, now_ms, ProducerIdAndEpoch(data.producer_id, data.producer_epoch), transaction.previous
         )
-    return ErrorCode.PRODUCER_FENCED
+    return _refused(ErrorCode.PRODUCER_FENCED)
 
 
-def _transition(
+def _initialized(
     call: InitializeCall, now_ms: int, producer: ProducerIdAndEpoch, previous: ProducerIdAndEpoch
-) -> Transition:
+) -> tuple[Transition, Initialized]:
     assert producer.producer_id != NO_PRODUCER_ID
     data = TransactionData(producer.producer_id, producer.epoch, call.timeout_ms, last_update_ms=now_ms)
-    return Transition(data, previous)
+    return Transition(data, previous), Initialized(0, producer.producer_id, producer.epoch)
 
 
 # AddPartitionsToTxn, AddOffsetsToTxn: a transaction begins with its first partition
@@ -110,37 +108,36 @@ def producer_error(transaction: Transaction, producer: ProducerIdAndEpoch) -> in
     return ErrorCode.CONCURRENT_TRANSACTIONS if transaction.has_pending_transition else 0
 
 
-def add_partitions(transaction: Transaction, call: AddCall, now_ms: int) -> Transition | int:
-    """The transition, or an error code; 0 if the transaction has all the partitions."""
-    error_code = producer_error(transaction, call.producer) or states.ADD[transaction.data.state]
-    if error_code:
-        return error_code
+def add_partitions(transaction: Transaction, call: AddCall, now_ms: int) -> tuple[Transition | None, int]:
+    """The error code is 0 without a transition if the transaction has all the partitions."""
     data = transaction.data
+    error_code = producer_error(transaction, call.producer) or states.ADD[data.state]
+    if error_code:
+        return None, error_code
     is_open = data.state is states.ONGOING
     partitions = dict.fromkeys((*data.partitions, *call.partitions))
     if is_open and len(partitions) == len(data.partitions):
-        return 0
-    return Transition(
-        data._replace(
-            state=states.ONGOING,
-            partitions=tuple(partitions),
-            last_update_ms=now_ms,
-            start_ms=data.start_ms if is_open else now_ms,
-        )
+        return None, 0
+    opened = data._replace(
+        state=states.ONGOING,
+        partitions=tuple(partitions),
+        last_update_ms=now_ms,
+        start_ms=data.start_ms if is_open else now_ms,
     )
+    return Transition(opened), 0
 
 
 # How a transaction ends: EndTxn, fencing, and completion after all markers are written
 
 
-def end(transaction: Transaction, call: EndCall, now_ms: int) -> Transition | int:
-    """The transition, or an error code; 0 if the transaction has ended in this way before."""
+def end(transaction: Transaction, call: EndCall, now_ms: int) -> tuple[Transition | None, int]:
+    """The error code is 0 without a transition if the transaction has ended in this way before."""
     table = states.COMMIT if call.is_commit else states.ABORT
     error_code = producer_error(transaction, call.producer) or table[transaction.data.state]
     if error_code or transaction.data.state is not states.ONGOING:
-        return error_code
+        return None, error_code
     target = states.PREPARE_COMMIT if call.is_commit else states.PREPARE_ABORT
-    return Transition(transaction.data._replace(state=target, last_update_ms=now_ms))
+    return Transition(transaction.data._replace(state=target, last_update_ms=now_ms)), 0
 
 
 def fence(transaction: Transaction, now_ms: int) -> Transition:

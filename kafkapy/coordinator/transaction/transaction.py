@@ -114,7 +114,7 @@ class EndCall(NamedTuple):
 
 
 class Transition(NamedTuple):
-    """A decision: the record to write. ``previous`` is set for a new producer only."""
+    """The record to write. ``previous`` is set for a new producer only."""
 
     data: TransactionData
     previous: ProducerIdAndEpoch | None = None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafkapy.controller.topics import TopicAdmin
     from kafkapy.coordinator.group.coordinator import GroupCoordinator
     from kafkapy.coordinator.transaction.coordinator import TransactionCoordinator
-    from kafkapy.coordinator.transaction.markers import MarkerWriter
+    from kafkapy.coordinator.transaction.marker_writer import MarkerWriter
     from kafkapy.metadata.configs import ConfigAdmin
     from kafkapy.metadata.image import MetadataCache
     from kafkapy.metadata.producer_ids import ProducerIds

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kafkapy.config.describe import describe_topic
 from kafkapy.controller.topics import NewTopic, TopicResult
-from kafkapy.coordinator.hashing import in_java_order
+from kafkapy.java_hashing import in_java_order
 from kafkapy.metadata.errors import PolicyViolationError
 from kafkapy.protocol.messages.create_topics import (
     CreatableTopic,

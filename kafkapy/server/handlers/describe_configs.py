@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from kafkapy.config.describe import Description, Descriptions, describe_broker, describe_cluster_default, describe_topic
-from kafkapy.coordinator.hashing import in_table_order
 from kafkapy.errors import BrokerError
+from kafkapy.java_hashing import in_table_order
 from kafkapy.metadata.errors import UnknownTopicOrPartitionError
 from kafkapy.metadata.topic_rules import check_name
 from kafkapy.network.errors import RefusedError

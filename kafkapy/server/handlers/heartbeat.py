@@ -29,7 +29,7 @@ def handle(context: "RequestContext", request: HeartbeatRequest) -> Filled:
     instance_id = request.group_instance_id
     if instance_id is not None and refuses_static_member(context, instance_id):
         return _answer(context.header.api_version, ErrorCode.UNSUPPORTED_VERSION)
-    error_code = context.services.group_coordinator.heartbeat(
+    error_code = context.services.group_coordinator.classic.heartbeat(
         request.group_id, request.generation_id, request.member_id, instance_id
     )
     return _answer(context.header.api_version, error_code)

@@ -4,15 +4,15 @@ Versions 0-7. Waits until all members have joined; from version 4 on a member wi
 Errors: COORDINATOR_LOAD_IN_PROGRESS 14, COORDINATOR_NOT_AVAILABLE 15, NOT_COORDINATOR 16,
 INCONSISTENT_GROUP_PROTOCOL 23, INVALID_GROUP_ID 24, UNKNOWN_MEMBER_ID 25, INVALID_SESSION_TIMEOUT 26,
 UNSUPPORTED_VERSION 35 (``server/handlers/shared/older_versions.py``), MEMBER_ID_REQUIRED 79, GROUP_MAX_SIZE_REACHED 81,
-FENCED_INSTANCE_ID 82 (see ``coordinator/group/membership.py``).
+FENCED_INSTANCE_ID 82 (see ``coordinator/group/classic/membership.py``).
 """
 
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from kafkapy.coordinator.answer import respond
-from kafkapy.coordinator.group.calls import JoinCall, JoinResult
-from kafkapy.coordinator.group.membership import NO_MEMBER_ID
+from kafkapy.coordinator.group.classic.calls import JoinCall, JoinResult
+from kafkapy.coordinator.group.classic.membership import NO_MEMBER_ID
 from kafkapy.coordinator.group.metadata_budget import MOST_PROTOCOLS
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
@@ -58,4 +58,4 @@ def handle(context: "RequestContext", request: JoinGroupRequest) -> JoinGroupRes
 
     if refuses_static_member(context, request.group_instance_id):
         return build(JoinResult(ErrorCode.UNSUPPORTED_VERSION, NO_MEMBER_ID))
-    return respond(context.services.group_coordinator.join(call), build)
+    return respond(context.services.group_coordinator.classic.join(call), build)

@@ -8,7 +8,7 @@ FENCED_INSTANCE_ID 82 of a member.
 
 from typing import TYPE_CHECKING
 
-from kafkapy.coordinator.group.calls import LeavingMember
+from kafkapy.coordinator.group.classic.calls import LeavingMember
 from kafkapy.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 from kafkapy.turns import Steps
 
@@ -25,7 +25,7 @@ def handle(context: "RequestContext", request: LeaveGroupRequest) -> Steps[Leave
     for named in request.members if has_several else ():
         leaving.append(LeavingMember(named.member_id, named.group_instance_id))
         yield
-    error_code, errors = yield from context.services.group_coordinator.leave(request.group_id, leaving)
+    error_code, errors = yield from context.services.group_coordinator.classic.leave(request.group_id, leaving)
     if not has_several:
         return LeaveGroupResponse(error_code=error_code or next(filter(None, errors), 0))
     members = []

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.coordinator.answer import respond
-from kafkapy.coordinator.group.calls import SyncCall, SyncResult
+from kafkapy.coordinator.group.classic.calls import SyncCall, SyncResult
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from kafkapy.server.handlers.shared.older_versions import refuses_static_member
@@ -58,7 +58,7 @@ def _sync(context: "RequestContext", request: SyncGroupRequest, assignments: Map
         protocol_name=request.protocol_name,
         assignments=assignments,
     )
-    return respond(context.services.group_coordinator.sync(call), _build)
+    return respond(context.services.group_coordinator.classic.sync(call), _build)
 
 
 def _build(result: SyncResult) -> SyncGroupResponse:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkapy.coordinator.transaction.markers import Ending
+from kafkapy.coordinator.transaction.marker_writer import Ending
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -123,5 +123,6 @@ def _write(context: "RequestContext", marker: WritableTxnMarker, answers: _Answe
     )
     for topic_partition in (yield from named_partitions(marker.topics)):  # one that is named twice gets one marker
         answers.waiting += 1
-        context.services.marker_writer.write(topic_partition, ending, partial(answers.written, errors, topic_partition))
+        answer = context.services.marker_writer.write_marker(topic_partition, ending)
+        answer.on_set(partial(answers.written, errors, topic_partition))
         yield

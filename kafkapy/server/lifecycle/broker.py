@@ -26,7 +26,9 @@ from kafkapy.controller.active_controller import inter_broker_listener
 from kafkapy.coordinator.group.coordinator import GroupCoordinator
 from kafkapy.coordinator.runtime import Background
 from kafkapy.coordinator.transaction.coordinator import TransactionCoordinator
-from kafkapy.coordinator.transaction.markers import BrokerMarkers, MarkerWriter
+from kafkapy.coordinator.transaction.marker_channel import MarkerChannel
+from kafkapy.coordinator.transaction.marker_sender import MarkerPaths
+from kafkapy.coordinator.transaction.marker_writer import MarkerWriter
 from kafkapy.metadata.embedded import FILE_NAME, EmbeddedStore
 from kafkapy.metadata.registration import BrokerIdTakenError, generated_broker_id
 from kafkapy.metadata.store import (
@@ -217,8 +219,8 @@ class BrokerServer:
         background = Background(at_once_or_in_turns, soon, metrics.coordinators)
         groups = GroupCoordinator(self.config, self.clock, replicas, node.cache, background)
         writer = MarkerWriter(replicas, groups, self.clock, self.config.integer("request.timeout.ms"))
-        markers = BrokerMarkers(self.config.broker_id, node.cache, writer, self._channel(requests, node.address_of))
-        transactions = TransactionCoordinator(self.config, self.clock, replicas, node.cache, markers, background)
+        paths = MarkerPaths(self.config.broker_id, writer, MarkerChannel(self._channel(requests, node.address_of)))
+        transactions = TransactionCoordinator(self.config, self.clock, replicas, node.cache, paths, background)
         services = self._services = Services(
             config=self.config,
             clock=self.clock,

@@ -46,7 +46,7 @@ from kafkapy.records.batch import (
     assign,
     iterate_headers,
 )
-from kafkapy.records.control import ControlRecord, read_control
+from kafkapy.records.control import ControlRecord, MarkerBatch, read_control
 from kafkapy.records.errors import CorruptRecordError, UnsupportedForMessageFormatError
 from kafkapy.records.scanner import UsualBatch
 from kafkapy.records.validate import (
@@ -373,7 +373,7 @@ class Log:
             check_size(self.config, header.size)
         try:
             if header.attributes & CONTROL_BIT:
-                marker = read_control(batch, header)
+                marker = valid.control if isinstance(valid, MarkerBatch) else read_control(batch, header)
                 state.check_marker(header, marker)
                 return marker, None
             duplicate = self._check_sequence(valid, from_client=from_client)

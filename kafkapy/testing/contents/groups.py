@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from kafkapy.coordinator.group.calls import GroupDescription
-from kafkapy.coordinator.group.protocols import CONSUMER_PROTOCOL_TYPE, topics_of
-from kafkapy.coordinator.group.states import STABLE
+from kafkapy.coordinator.group.classic.protocols import CONSUMER_PROTOCOL_TYPE, topics_of
+from kafkapy.coordinator.group.classic.states import STABLE
 from kafkapy.protocol.primitives import ProtocolError
 from kafkapy.server.dispatch.context import Services
 from kafkapy.testing.errors import unknown

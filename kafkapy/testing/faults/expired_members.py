@@ -49,7 +49,7 @@ def expire(groups: GroupCoordinator, group: str, member_id: str | None, instance
         known = ", ".join(repr(member.instance_id or member.member_id) for member in members) or "none"
         which = "more than one member" if found else "no such member"
         raise UnknownMemberError(f"group {group!r} has {which}; its members: {known}")
-    groups.expire_member(group, found[0])
+    groups.classic.expire_member(group, found[0])
     return found[0]
 
 

@@ -257,7 +257,7 @@ class Faults:
         elif rule.action is FaultAction.EXPIRE_MEMBER:
             found = targeted(rule.target, context, request, response)
             for group, member_id in found:
-                context.services.group_coordinator.expire_member(group, member_id)
+                context.services.group_coordinator.classic.expire_member(group, member_id)
             if not found:  # the member has left since: by this request, or before it was handled
                 rule.fired -= 1
 

@@ -1,4 +1,5 @@
-from kafkapy.coordinator.group.calls import GroupDescription, GroupListing, LeavingMember
+from kafkapy.coordinator.group.calls import GroupDescription, GroupListing
+from kafkapy.coordinator.group.classic.calls import LeavingMember
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
@@ -13,7 +14,7 @@ def test_requests_of_members_while_loading() -> None:
     assert world.join().value.error_code == 14
     assert world.sync("m", 1).value.error_code == 27
     assert world.heartbeat("m", 1) == 0
-    assert finish(world.coordinator.leave("g", [LeavingMember("m")])) == (14, [])
+    assert finish(world.coordinator.classic.leave("g", [LeavingMember("m")])) == (14, [])
     assert world.commit().value == {TP: 14}
     assert finish(world.coordinator.describe_group("g")) == GroupDescription(14, "g")
     assert world.delete_groups(["g"]) == {"g": 14}
@@ -26,7 +27,7 @@ def test_requests_to_a_broker_that_does_not_lead_the_partition() -> None:
     assert world.join().value.error_code == 16
     assert world.sync("m", 1).value.error_code == 16
     assert world.heartbeat("m", 1) == 16
-    assert finish(world.coordinator.leave("g", [LeavingMember("m")])) == (16, [])
+    assert finish(world.coordinator.classic.leave("g", [LeavingMember("m")])) == (16, [])
     assert finish(world.coordinator.list_groups()) == (0, [])
 
 
@@ -41,7 +42,7 @@ def test_requests_to_a_coordinator_that_was_shut_down() -> None:
 
 def test_an_unknown_group() -> None:
     world = World()
-    assert finish(world.coordinator.leave("g", [LeavingMember("m"), LeavingMember("", "i")])) == (0, [25, 25])
+    assert finish(world.coordinator.classic.leave("g", [LeavingMember("m"), LeavingMember("", "i")])) == (0, [25, 25])
     assert world.sync("m", 1).value.error_code == 25
     assert world.heartbeat("m", 1) == 25
     assert finish(world.coordinator.describe_group("g")) == GroupDescription(0, "g", "Dead")
@@ -49,8 +50,8 @@ def test_an_unknown_group() -> None:
 
 def test_an_empty_group_id() -> None:
     world = World()
-    assert world.coordinator.heartbeat("", 1, "m") == 24
-    assert finish(world.coordinator.leave("", [LeavingMember("m")])) == (24, [])
+    assert world.coordinator.classic.heartbeat("", 1, "m") == 24
+    assert finish(world.coordinator.classic.leave("", [LeavingMember("m")])) == (24, [])
 
 
 def test_groups_are_listed_by_state() -> None:
@@ -96,7 +97,7 @@ def test_a_group_that_lost_its_coordinator_between_two_steps_is_not_written() ->
     group = world.group()
     world.resign(PARTITION, None)
     seen: list[int] = []
-    world.coordinator._store_group(group, {}, seen.append)
+    world.coordinator.classic._store(group, {}).on_set(seen.append)
     assert seen == [16]
 
 
@@ -108,7 +109,7 @@ def test_the_topic_is_created_with_the_configured_partitions() -> None:
 def test_expire_member() -> None:
     world = World()
     (member_id,) = world.stable()
-    assert world.coordinator.expire_member("nobody", member_id) == 25
-    assert world.coordinator.expire_member("g", "nobody") == 25
-    assert world.coordinator.expire_member("g", member_id) == 0
+    assert world.coordinator.classic.expire_member("nobody", member_id) == 25
+    assert world.coordinator.classic.expire_member("g", "nobody") == 25
+    assert world.coordinator.classic.expire_member("g", member_id) == 0
     assert world.heartbeat(member_id, 1) == 25

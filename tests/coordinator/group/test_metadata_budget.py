@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kafkapy.coordinator.group.calls import LeavingMember
+from kafkapy.coordinator.group.classic.calls import LeavingMember
 from kafkapy.coordinator.group.metadata_budget import (
     GROUP_MAX_BYTES,
     MEMBER_BYTES,
@@ -66,7 +66,7 @@ def test_a_member_beyond_the_budget_is_refused() -> None:
     assert world.join(leader.member_id, protocols=LARGE).value.error_code == 0
     larger = (("range", bytes(20_000)),)
     assert world.join(leader.member_id, protocols=larger).value.error_code == 81
-    finish(world.coordinator.leave("g", [LeavingMember(leader.member_id)]))
+    finish(world.coordinator.classic.leave("g", [LeavingMember(leader.member_id)]))
     assert world.join(group_id="i", protocols=LARGE).value.error_code == 0
     ids_size = len("client-") + UUID_SIZE + len("client") + len("/127.0.0.1")
     member_size = MEMBER_BYTES + PROTOCOL_BYTES + 10_000 + len("range") + ids_size
@@ -96,7 +96,7 @@ def test_the_budget_is_released(end: str) -> None:
         assert used(world) == expected(world) == before
         return
     if end == "leave":
-        finish(world.coordinator.leave("g", [LeavingMember(member_id)]))
+        finish(world.coordinator.classic.leave("g", [LeavingMember(member_id)]))
         assert used(world) == expected(world) == PENDING_SIZE + len("gh")
     elif end == "move":
         world.resign(PARTITION, 1)
@@ -167,7 +167,7 @@ def test_random_histories_are_charged_correctly() -> None:
                 world.sync(member_id, generation_id, group_id=group_id, assignments={member_id: bytes(step)})
         elif kind == 4 and known:
             group_id, member_id = known.pop(chance.randrange(len(known)))
-            finish(world.coordinator.leave(group_id, [LeavingMember(member_id)]))
+            finish(world.coordinator.classic.leave(group_id, [LeavingMember(member_id)]))
         else:
             world.clock.advance(chance.randrange(4000))
         assert used(world) == expected(world), step
@@ -206,7 +206,7 @@ def test_an_assignment_is_refused_while_the_budget_has_no_room() -> None:
     assert world.sync(leader, generation, assignments=parts).value.error_code == 15
     assert waiting.value.error_code == 15
     assert (used(world), refused(world), world.group().state.value) == (before, 1, "PreparingRebalance")
-    finish(world.coordinator.leave("h", [LeavingMember(next(iter(world.group("h").members)))]))
+    finish(world.coordinator.classic.leave("h", [LeavingMember(next(iter(world.group("h").members)))]))
     again = world.join(follower.value.member_id)
     generation = world.joined(leader).generation_id
     assert again.value.error_code == 0

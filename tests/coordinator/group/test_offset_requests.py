@@ -1,14 +1,9 @@
 import pytest
 
 from kafkapy.coordinator.group.calls import CommitCall, Producer
-from kafkapy.coordinator.group.offset_requests import (
-    commit_error,
-    log_error,
-    too_large,
-    transaction_commit_error,
-    utf16_length,
-)
+from kafkapy.coordinator.group.offset_requests import too_large, utf16_length
 from kafkapy.coordinator.group.offsets import CommittedOffset, FetchedOffset
+from kafkapy.errors import BrokerError
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.records.batch import read_header
@@ -38,14 +33,17 @@ def test_a_commit_is_one_batch_numbered_from_0() -> None:
     assert (header.record_count, header.base_sequence, header.producer_id) == (2, 0, -1)
 
 
-def test_a_commit_counts_when_all_replicas_have_it() -> None:
-    world = World()
+@pytest.mark.parametrize("codec", [0, 1])  # compressed records are decoded to be replayed
+def test_a_commit_counts_when_all_replicas_have_it(codec: int) -> None:
+    world = World(offsets_topic_compression_codec=codec)
     world.broker.is_slow = True
     answer = world.commit(5)
     assert not answer.is_set
     assert world.fetch() == -1
+    assert world.group().offsets.is_appending(TP)
     world.broker.acknowledge()
     assert (answer.value, world.fetch()) == ({TP: 0}, 5)
+    assert not world.group().offsets.is_appending(TP)
 
 
 def test_a_commit_that_the_log_refuses_changes_nothing() -> None:
@@ -291,7 +289,7 @@ def test_commit_to_a_dead_group(generation: int) -> None:
     member_id = world.stable()[0]
     group = world.group()
     world.coordinator.shutdown()
-    assert commit_error(group, CommitCall("g", member_id, generation, {})) == 15
+    assert group.commit_error(CommitCall("g", member_id, generation, {})) == 15
 
 
 @pytest.mark.parametrize(
@@ -327,10 +325,15 @@ def test_metadata_is_measured_in_javas_characters(metadata: str, is_refused: boo
 
 
 @pytest.mark.parametrize(
-    ("error", "expected"), [(0, 0), (3, 15), (19, 15), (20, 15), (6, 16), (56, 16), (10, 28), (18, 28), (4, 28), (7, 7)]
+    ("error", "expected"), [(3, 15), (19, 15), (20, 15), (6, 16), (56, 16), (10, 28), (18, 28), (4, 28), (7, 7)]
 )
 def test_errors_of_the_log_are_mapped_for_clients(error: int, expected: int) -> None:
-    assert log_error(error) == expected
+    class LogError(BrokerError):
+        error_code = error
+
+    world = World()
+    world.broker.error = LogError()
+    assert world.commit().value == {TP: expected}
 
 
 def test_a_commit_in_a_transaction_to_a_dead_group() -> None:
@@ -338,7 +341,7 @@ def test_a_commit_in_a_transaction_to_a_dead_group() -> None:
     world.commit()
     group = world.group()
     world.coordinator.shutdown()
-    assert transaction_commit_error(group, CommitCall("g", "", -1, {})) == 15
+    assert group.transaction_commit_error(CommitCall("g", "", -1, {})) == 15
 
 
 @pytest.mark.parametrize(

@@ -9,30 +9,25 @@ from hypothesis import strategies as st
 
 from kafkapy.coordinator.group import records
 from kafkapy.coordinator.group.calls import COMMITTER, Producer
-from kafkapy.coordinator.group.group import Group
+from kafkapy.coordinator.group.classic.records import decode_group, group_record, group_tombstone
 from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset
 from kafkapy.coordinator.group.records import (
     CommitTemplate,
     GroupKey,
     OffsetKey,
-    decode_group,
     decode_key,
     decode_offset,
-    group_record,
-    group_tombstone,
     offset_key,
     offset_record,
     plain_commits,
 )
-from kafkapy.coordinator.group.shard import GroupShard
-from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.protocol.messages.stored.group_metadata import GroupMetadataValue, MemberMetadata
 from kafkapy.protocol.messages.stored.offset_commit import OffsetCommitValue
 from kafkapy.protocol.primitives import ProtocolError, Writer
 from kafkapy.records.batch import read_header
 from kafkapy.records.record import Record, encode_batch, read_records
 from kafkapy.types import TopicPartition
-from tests.coordinator.world import TP
+from tests.coordinator.world import TP, bare_group, bare_shard
 
 PATTERN = re.compile(r"offset=(\d+) attrs=(0x\w+) .*\n  key=(\w+)\n  val=(\w+)")
 
@@ -56,7 +51,7 @@ def test_real_records_are_written_as_they_were_read(record: Record) -> None:
     else:
         assert isinstance(key, GroupKey)
         assert record.value is not None
-        shard = GroupShard(TopicPartition(GROUP_METADATA_TOPIC, 0), 0, lambda: 0)
+        shard = bare_shard(0)
         shard.replay_record(record)
         group = shard.groups[key.group_id]
         written = group_record(group, {each.member_id: each.assignment for each in group.members.values()}, 0)
@@ -119,7 +114,7 @@ def test_values_of_unknown_versions_are_protocol_errors() -> None:
 
 
 def test_the_record_of_a_group_that_never_had_members() -> None:
-    value = group_record(Group("g", lambda: 0), {}, 0).value
+    value = group_record(bare_group(), {}, 0).value
     assert value == bytes.fromhex("0003 0000 00000000 ffff ffff ffffffffffffffff 00000000")
 
 

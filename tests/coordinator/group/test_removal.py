@@ -3,9 +3,10 @@ from typing import Any
 
 import pytest
 
-from kafkapy.coordinator.group import states
-from kafkapy.coordinator.group.calls import CommitCall, LeavingMember, Producer
-from kafkapy.coordinator.group.group import Group
+from kafkapy.coordinator.group.calls import CommitCall, Producer
+from kafkapy.coordinator.group.classic import states
+from kafkapy.coordinator.group.classic.calls import LeavingMember
+from kafkapy.coordinator.group.classic.group import ClassicGroup
 from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.coordinator.group.records import offset_key
 from kafkapy.coordinator.group.removal import BATCH_BYTES, OFFSETS_IN_A_BATCH, expired_offsets
@@ -15,7 +16,7 @@ from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.records.control import ControlType, Marker, encode_marker
 from kafkapy.turns import finish, pieces
 from kafkapy.types import TopicPartition
-from tests.coordinator.world import TP, World, states_world, subscription
+from tests.coordinator.world import TP, World, bare_group, states_world, subscription
 
 OTHER = TopicPartition("other", 0)
 
@@ -35,7 +36,7 @@ def test_a_deleted_group_stays_deleted() -> None:
     world = World()
     member_id = world.stable()[0]
     world.commit(5, member_id, 1)
-    finish(world.coordinator.leave("g", [LeavingMember(member_id)]))
+    finish(world.coordinator.classic.leave("g", [LeavingMember(member_id)]))
     assert world.delete_groups(["g"]) == {"g": 0}
     tombstones = [record for record in world.log.records() if record.value is None]
     assert [record.key[:2] for record in tombstones if record.key] == [b"\x00\x01", b"\x00\x02"]
@@ -80,7 +81,7 @@ def test_an_empty_group_is_deleted_with_its_last_offset() -> None:
 def test_an_empty_group_without_offsets_stays_if_no_offset_may_be_deleted() -> None:
     world = World()
     (member_id,) = world.stable()
-    finish(world.coordinator.leave("g", [LeavingMember(member_id)]))
+    finish(world.coordinator.classic.leave("g", [LeavingMember(member_id)]))
     assert finish(world.coordinator.delete_offsets("g", [])) == (0, {})
     assert world.has_group()
     assert finish(world.coordinator.delete_offsets("g", [TP])) == (0, {TP: 0})
@@ -244,7 +245,7 @@ def test_any_deleted_topic_deletes_every_empty_group_without_offsets() -> None:
     for listener in world.broker.metadata_listeners:
         listener(world.broker.image, [TP])
     assert world.has_group()
-    finish(world.coordinator.leave("g", [LeavingMember(member_id)]))
+    finish(world.coordinator.classic.leave("g", [LeavingMember(member_id)]))
     assert world.group().state.value == "Empty"
     for listener in world.broker.metadata_listeners:
         listener(world.broker.image, [TP])
@@ -264,11 +265,11 @@ def test_a_commit_that_is_acknowledged_after_its_group_was_deleted_does_not_brin
     assert not world.has_group()
 
 
-def expired(group: Group, now_ms: int) -> list[TopicPartition]:
+def expired(group: ClassicGroup, now_ms: int) -> list[TopicPartition]:
     return expired_offsets(group, group.offsets.committed, now_ms, 1_000)
 
 
-def settled(**fields: Any) -> tuple[World, Group]:
+def settled(**fields: Any) -> tuple[World, ClassicGroup]:
     world = World()
     world.stable(**fields)
     for place, tp in enumerate((TP, OTHER)):
@@ -306,7 +307,7 @@ def test_an_empty_group_from_an_older_kafka_counts_from_the_commit() -> None:
 
 
 def test_consumers_without_group_management_count_from_the_commit() -> None:
-    group = Group("g", lambda: 0)
+    group = bare_group()
     group.offsets.replay(TP, 0, CommittedOffset(1, commit_timestamp_ms=5_000))
     assert expired(group, 5_999) == []
     assert expired(group, 6_000) == [TP]
@@ -314,21 +315,21 @@ def test_consumers_without_group_management_count_from_the_commit() -> None:
 
 def test_a_commit_with_the_smallest_timestamp_does_not_expire() -> None:
     """Kafka's difference of the two times wraps."""
-    group = Group("g", lambda: 0)
+    group = bare_group()
     group.offsets.replay(TP, 0, CommittedOffset(1, commit_timestamp_ms=-(2**63)))
     group.offsets.replay(OTHER, 1, CommittedOffset(1, commit_timestamp_ms=-(2**62)))
     assert expired(group, 6_000) == [OTHER]
 
 
 def test_the_retention_time_of_a_commit_takes_precedence() -> None:
-    group = Group("g", lambda: 0)
+    group = bare_group()
     group.offsets.replay(TP, 0, CommittedOffset(1, commit_timestamp_ms=5_000, expire_timestamp_ms=9_000))
     assert expired(group, 8_999) == []
     assert expired(group, 9_000) == [TP]
 
 
 def test_an_offset_with_a_pending_commit_stays() -> None:
-    group = Group("g", lambda: 0)
+    group = bare_group()
     group.offsets.replay(TP, 0, CommittedOffset(1, commit_timestamp_ms=5_000))
     group.offsets.append_started([TP], 200)
     assert expired(group, 10**15) == []
@@ -531,7 +532,7 @@ def test_the_late_record_of_a_deleted_group_does_not_settle_a_new_one_of_the_sam
     old = world.joined().member_id
     world.broker.is_slow = True
     world.sync(old, 1, assignments={old: b"x"})
-    finish(world.coordinator.leave("g", [LeavingMember(old)]))
+    finish(world.coordinator.classic.leave("g", [LeavingMember(old)]))
     assert world.delete_groups(["g"]) == {"g": 0}
     assert world.joined().generation_id == 1
     world.broker.acknowledge()

@@ -1,6 +1,8 @@
 from types import SimpleNamespace
 from typing import Any
 
+from kafkapy.coordinator.group.classic.groups import ClassicGroups
+from kafkapy.coordinator.group.records import OffsetKey
 from kafkapy.coordinator.group.runtime import GroupRuntime
 from kafkapy.coordinator.group.settings import GroupSettings
 from kafkapy.coordinator.runtime import Background
@@ -13,9 +15,10 @@ PARTITION = TopicPartition(GROUP_METADATA_TOPIC, 3)  # of 4 partitions, the one 
 
 
 def group_runtime(broker: Broker, partitions: int, background: Background | None = None) -> GroupRuntime:
-    rebalancer: Any = SimpleNamespace(loaded=lambda _: None)
     settings = GroupSettings(topic_partitions=partitions)
-    return GroupRuntime(settings, ManualClock(), broker, broker, rebalancer, background or Background())
+    runtime = GroupRuntime(settings, ManualClock(), broker, broker, background or Background())
+    runtime.types[OffsetKey] = ClassicGroups(runtime, ManualClock(), Background())
+    return runtime
 
 
 def test_checks_in_kafkas_order() -> None:

@@ -3,9 +3,10 @@ from typing import Any
 
 import pytest
 
-from kafkapy.coordinator.group.group import Group
+from kafkapy.coordinator.group.classic.group import ClassicGroup, as_classic
+from kafkapy.coordinator.group.classic.records import group_tombstone
 from kafkapy.coordinator.group.offsets import CommittedOffset
-from kafkapy.coordinator.group.records import group_tombstone, offset_record
+from kafkapy.coordinator.group.records import offset_record
 from kafkapy.coordinator.group.shard import GroupShard
 from kafkapy.coordinator.loading import LoadProgress
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
@@ -16,7 +17,7 @@ from kafkapy.records.record import Record, encode_batch
 from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
 from tests.coordinator.group.test_records import real_records
-from tests.coordinator.world import TP, World
+from tests.coordinator.world import TP, World, bare_shard
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 PARTITION = TopicPartition(GROUP_METADATA_TOPIC, 0)
@@ -30,13 +31,13 @@ def replay(shard: GroupShard, data: bytes) -> Counters:
     return counters
 
 
-def loaded_groups(shard: GroupShard) -> list[Group]:
-    finish(shard.finish_loading(lambda _: None))
-    return list(shard.groups.values())
+def loaded_groups(shard: GroupShard) -> list[ClassicGroup]:
+    finish(shard.finish_loading())
+    return [as_classic(group) for group in shard.groups.values()]
 
 
 def loaded(*batches: bytes) -> GroupShard:
-    shard = GroupShard(TopicPartition(GROUP_METADATA_TOPIC, 0), 0, lambda: 0)
+    shard = bare_shard(0)
     for batch in batches:
         replay(shard, batch)
     loaded_groups(shard)
@@ -48,11 +49,11 @@ def committed(offset: int, **fields: int | bool) -> bytes:
 
 
 def test_groups_are_loaded_from_real_records() -> None:
-    shard = GroupShard(TopicPartition(GROUP_METADATA_TOPIC, 0), 0, lambda: 0)
+    shard = bare_shard(0)
     records = real_records()
     for record in records[:3]:
         shard.replay_record(record)
-    static = shard.groups["g-static"]
+    static = as_classic(shard.groups["g-static"])
     assert (static.state.value, static.generation_id, static.protocol_name) == ("Stable", 1, "range")
     assert static.members.static_ids == {"inst-1": static.members.leader_id}
     assert static.is_subscribed_to("other")  # subscriptions are not read before the whole log is loaded
@@ -68,7 +69,7 @@ def test_groups_are_loaded_from_real_records() -> None:
 
 def test_a_real_partition_with_a_transaction_is_read() -> None:
     data = (GOLDEN / "datadir-272/__consumer_offsets-2/00000000000000000000.log").read_bytes()
-    shard = GroupShard(TopicPartition(GROUP_METADATA_TOPIC, 2), 0, lambda: 0)
+    shard = bare_shard(2)
     replay(shard, data)
     (group,) = loaded_groups(shard)
     assert (group.group_id, group.state.value, group.generation_id) == ("g-tx", "Empty", 2)
@@ -94,9 +95,7 @@ def test_markers_of_other_producers_and_other_control_records_change_nothing() -
 def test_records_of_unknown_kinds_are_skipped() -> None:
     data = encode_batch([Record(None, b"x"), Record(b"\x00\x07", b"x"), Record(b"\x00\x07", None)])
     assert not loaded(data).groups
-    assert (
-        replay(GroupShard(TopicPartition(GROUP_METADATA_TOPIC, 0), 0, lambda: 0), data).skipped_records == 1
-    )  # the one without a key; the others are newer
+    assert replay(bare_shard(0), data).skipped_records == 1  # the one without a key; the others are newer
 
 
 def test_offsets_after_a_tombstone_belong_to_a_group_without_members() -> None:
@@ -113,7 +112,7 @@ def test_the_first_member_leads_if_the_record_names_no_leader() -> None:
     member_id = world.stable()[0]
     group = world.group()
     group.members.leader_id = "somebody"
-    world.coordinator._store_group(group, {}, lambda _: None)
+    world.coordinator.classic._store(group, {})
     world.restart()
     assert world.group().members.leader_id == member_id
 
@@ -164,7 +163,7 @@ def test_repeated_commits_of_a_partition_are_decoded_by_their_values(batches: li
 
 def test_the_rest_of_a_compacted_batch_keeps_its_offset() -> None:
     """The later of two commits that are alike up to the value lies at the lower offset delta."""
-    shard = GroupShard(TopicPartition(GROUP_METADATA_TOPIC, 0), 0, lambda: 0)
+    shard = bare_shard(0)
     record = offset_record("g", TopicPartition("t", 0), CommittedOffset(1), 7)._replace(offset=5)
     for base_offset in (0, 10):
         data = encode_batch([record._replace(offset=base_offset + 5)], base_offset=base_offset, keep_offsets=True)
@@ -173,7 +172,7 @@ def test_the_rest_of_a_compacted_batch_keeps_its_offset() -> None:
 
 
 def test_a_broken_record_is_not_read_as_a_known_commit() -> None:
-    shard = GroupShard(TopicPartition(GROUP_METADATA_TOPIC, 0), 0, lambda: 0)
+    shard = bare_shard(0)
     data = bytearray(commit_batch(1))
     replay(shard, bytes(data))
     data[-1] = 2
@@ -181,13 +180,11 @@ def test_a_broken_record_is_not_read_as_a_known_commit() -> None:
 
 
 def test_groups_without_content_are_dropped_after_loading() -> None:
-    shard = GroupShard(TopicPartition(GROUP_METADATA_TOPIC, 0), 0, lambda: 0)
+    shard = bare_shard(0)
     shard.get_or_create("gone")
     shard.get_or_create("offsets").offsets.replay(TP, 0, CommittedOffset(1))
-    shard.get_or_create("group").generation_id = 1
+    as_classic(shard.get_or_create("group")).generation_id = 1
     assert shard.is_loading
-    loaded: list[str] = []
-    finish(shard.finish_loading(lambda group: loaded.append(group.group_id)))
-    assert loaded == list(shard.groups) == ["offsets", "group"]
+    assert [group.group_id for group in loaded_groups(shard)] == ["offsets", "group"]
     assert not shard.is_loading
     assert shard.get_or_create("group") is shard.groups["group"]

@@ -2,8 +2,8 @@ from collections.abc import Callable
 
 import pytest
 
-from kafkapy.coordinator.hashing import partition_for
 from kafkapy.coordinator.transaction.transaction import InitializeCall, ProducerIdAndEpoch
+from kafkapy.java_hashing import partition_for
 from kafkapy.metadata.errors import NotEnoughReplicasError, NotLeaderOrFollowerError
 from kafkapy.turns import Steps, finish
 from kafkapy.types import TopicPartition

@@ -2,7 +2,6 @@ import pytest
 
 from kafkapy.coordinator.transaction import states
 from kafkapy.coordinator.transaction.decisions import (
-    Prerequisite,
     add_partitions,
     complete,
     end,
@@ -19,6 +18,7 @@ from kafkapy.coordinator.transaction.transaction import (
     AddCall,
     EndCall,
     InitializeCall,
+    Initialized,
     ProducerIdAndEpoch,
     Transaction,
     TransactionData,
@@ -42,12 +42,17 @@ def transaction(
 
 def ask(
     made: Transaction, expected: ProducerIdAndEpoch = NO_ID_AND_EPOCH, new_id: int | None = None
-) -> Transition | Prerequisite | int:
+) -> tuple[Transition | None, Initialized] | None:
     return initialize(made, InitializeCall("x", 5_000, expected), NOW_MS, new_id)
 
 
-def given(producer_id: int, epoch: int, previous: ProducerIdAndEpoch) -> Transition:
-    return Transition(TransactionData(producer_id, epoch, 5_000, states.EMPTY, (), NOW_MS, -1), previous)
+def given(producer_id: int, epoch: int, previous: ProducerIdAndEpoch) -> tuple[Transition, Initialized]:
+    made = TransactionData(producer_id, epoch, 5_000, states.EMPTY, (), NOW_MS, -1)
+    return Transition(made, previous), Initialized(0, producer_id, epoch)
+
+
+def refused(error_code: int) -> tuple[None, Initialized]:
+    return None, Initialized(error_code)
 
 
 def test_a_new_transactional_id_begins_with_epoch_0() -> None:
@@ -73,12 +78,12 @@ def test_a_producer_that_names_itself_gets_the_next_epoch_and_may_repeat() -> No
     [ProducerIdAndEpoch(10, 2), ProducerIdAndEpoch(10, 4), ProducerIdAndEpoch(11, 3), ProducerIdAndEpoch(9, LAST)],
 )
 def test_a_producer_that_was_replaced_is_fenced(expected: ProducerIdAndEpoch) -> None:
-    assert ask(transaction(previous=ProducerIdAndEpoch(10, 1)), expected) == 90
+    assert ask(transaction(previous=ProducerIdAndEpoch(10, 1)), expected) == refused(90)
 
 
 @pytest.mark.parametrize("epoch", [LAST, LAST + 1])
 def test_a_new_producer_id_is_needed_when_the_epochs_are_used_up(epoch: int) -> None:
-    assert ask(transaction(epoch)) is Prerequisite.PRODUCER_ID
+    assert ask(transaction(epoch)) is None
     assert ask(transaction(epoch), new_id=20) == given(20, 0, ProducerIdAndEpoch(10, -1))
     assert ask(transaction(epoch), ProducerIdAndEpoch(10, epoch), 20) == given(20, 0, ProducerIdAndEpoch(10, epoch))
 
@@ -87,7 +92,7 @@ def test_a_producer_without_its_new_id_may_repeat() -> None:
     made = Transaction("x", TransactionData(20, 0, 5_000))
     made.previous = ProducerIdAndEpoch(10, LAST)
     assert ask(made, ProducerIdAndEpoch(10, LAST)) == given(20, 0, ProducerIdAndEpoch(10, LAST))
-    assert ask(made, ProducerIdAndEpoch(10, LAST - 1)) == 90
+    assert ask(made, ProducerIdAndEpoch(10, LAST - 1)) == refused(90)
 
 
 def test_a_producer_without_its_last_epoch_may_repeat() -> None:
@@ -96,20 +101,23 @@ def test_a_producer_without_its_last_epoch_may_repeat() -> None:
 
 
 def test_an_open_transaction_is_aborted_first() -> None:
-    assert ask(transaction(state=states.ONGOING)) is Prerequisite.ABORT
-    assert ask(transaction(state=states.ONGOING), ProducerIdAndEpoch(10, 3)) is Prerequisite.ABORT
-    assert ask(transaction(state=states.ONGOING), ProducerIdAndEpoch(9, 3)) == 90
+    aborted = Transition(TransactionData(10, 4, 60_000, states.PREPARE_ABORT, (), NOW_MS), NO_ID_AND_EPOCH)
+    for expected in (NO_ID_AND_EPOCH, ProducerIdAndEpoch(10, 3)):
+        made = transaction(state=states.ONGOING)
+        assert ask(made, expected) == (aborted, Initialized(51))
+        assert made.producer_epoch == 4  # the producer is fenced at once
+    assert ask(transaction(state=states.ONGOING), ProducerIdAndEpoch(9, 3)) == refused(90)
 
 
 @pytest.mark.parametrize("state", sorted(states.PREPARED))
 def test_a_prepared_transaction_is_concurrent(state: states.TransactionState) -> None:
-    assert ask(transaction(state=state)) == 51
+    assert ask(transaction(state=state)) == refused(51)
 
 
 def test_a_pending_transition_is_concurrent() -> None:
     made = transaction()
     made.has_pending_transition = True
-    assert ask(made, ProducerIdAndEpoch(9, 9)) == 51
+    assert ask(made, ProducerIdAndEpoch(9, 9)) == refused(51)
 
 
 def test_the_transition_has_the_new_producer() -> None:
@@ -135,21 +143,21 @@ def call(*partitions: object, producer: ProducerIdAndEpoch = PRODUCER) -> AddCal
 @pytest.mark.parametrize("state", [states.EMPTY, states.COMPLETE_COMMIT, states.COMPLETE_ABORT])
 def test_the_first_partition_begins_the_transaction(state: states.TransactionState) -> None:
     expected = TransactionData(10, 3, 60_000, states.ONGOING, (TP,), 9, 9)
-    assert add_partitions(with_partitions(state), call(TP), 9) == Transition(expected)
+    assert add_partitions(with_partitions(state), call(TP), 9) == (Transition(expected), 0)
 
 
 def test_more_partitions_keep_the_start_time() -> None:
     expected = TransactionData(10, 3, 60_000, states.ONGOING, (TP, OTHER), 9, 4)
-    assert add_partitions(with_partitions(states.ONGOING, TP), call(OTHER, TP), 9) == Transition(expected)
+    assert add_partitions(with_partitions(states.ONGOING, TP), call(OTHER, TP), 9) == (Transition(expected), 0)
 
 
 def test_known_partitions_need_no_record() -> None:
-    assert add_partitions(with_partitions(states.ONGOING, TP, OTHER), call(OTHER), 9) == 0
+    assert add_partitions(with_partitions(states.ONGOING, TP, OTHER), call(OTHER), 9) == (None, 0)
 
 
 @pytest.mark.parametrize("state", sorted(states.PREPARED))
 def test_no_partitions_are_added_to_a_prepared_transaction(state: states.TransactionState) -> None:
-    assert add_partitions(with_partitions(state, TP), call(OTHER), 9) == 51
+    assert add_partitions(with_partitions(state, TP), call(OTHER), 9) == (None, 51)
 
 
 @pytest.mark.parametrize(
@@ -162,19 +170,19 @@ def test_no_partitions_are_added_to_a_prepared_transaction(state: states.Transac
     ],
 )
 def test_partitions_are_added_only_for_the_present_producer(producer: ProducerIdAndEpoch, code: int) -> None:
-    assert add_partitions(with_partitions(states.PREPARE_ABORT, TP), call(OTHER, producer=producer), 9) == code
+    assert add_partitions(with_partitions(states.PREPARE_ABORT, TP), call(OTHER, producer=producer), 9) == (None, code)
 
 
 def test_no_partitions_are_added_while_a_transition_is_pending() -> None:
     made = with_partitions(states.ONGOING, TP)
     made.has_pending_transition = True
-    assert add_partitions(made, call(TP), 9) == 51
+    assert add_partitions(made, call(TP), 9) == (None, 51)
 
 
 def test_no_partitions_are_added_for_a_producer_that_is_being_fenced() -> None:
     made = with_partitions(states.ONGOING, TP)
     made.fenced_at = 4
-    assert add_partitions(made, call(TP), 9) == 90
+    assert add_partitions(made, call(TP), 9) == (None, 90)
 
 
 # EndTxn, fencing, completion
@@ -190,19 +198,19 @@ def data(state: TransactionState, epoch: int = 3) -> TransactionData:
 
 @pytest.mark.parametrize(("is_commit", "target"), [(True, states.PREPARE_COMMIT), (False, states.PREPARE_ABORT)])
 def test_an_open_transaction_is_committed_or_aborted(is_commit: bool, target: TransactionState) -> None:
-    assert end(to_end(states.ONGOING), EndCall("x", PRODUCER, is_commit), 9) == Transition(data(target))
+    assert end(to_end(states.ONGOING), EndCall("x", PRODUCER, is_commit), 9) == (Transition(data(target)), 0)
 
 
 @pytest.mark.parametrize("state", [each for each in TransactionState if each is not states.ONGOING])
 @pytest.mark.parametrize("is_commit", [True, False])
 def test_ending_in_other_states_makes_no_transition(state: TransactionState, is_commit: bool) -> None:
     expected = (states.COMMIT if is_commit else states.ABORT)[state]
-    assert end(to_end(state), EndCall("x", PRODUCER, is_commit), 9) == expected
+    assert end(to_end(state), EndCall("x", PRODUCER, is_commit), 9) == (None, expected)
 
 
 @pytest.mark.parametrize(("producer", "code"), [(ProducerIdAndEpoch(11, 3), 49), (ProducerIdAndEpoch(10, 2), 90)])
 def test_only_the_present_producer_may_end(producer: ProducerIdAndEpoch, code: int) -> None:
-    assert end(to_end(states.ONGOING), EndCall("x", producer, is_commit=True), 9) == code
+    assert end(to_end(states.ONGOING), EndCall("x", producer, is_commit=True), 9) == (None, code)
 
 
 def test_fencing_aborts_in_the_next_epoch() -> None:

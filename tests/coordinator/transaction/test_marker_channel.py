@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from kafkapy.coordinator.transaction.markers import DELETED, BrokerMarkers, Ending, MarkerWriter
-from kafkapy.metadata.errors import NotLeaderOrFollowerError
+from kafkapy.coordinator.transaction.marker_channel import MarkerChannel
+from kafkapy.coordinator.transaction.marker_writer import Ending
 from kafkapy.network.peer import PeerUnreachableError
 from kafkapy.protocol.message import ProtocolError
 from kafkapy.protocol.messages.write_txn_markers import (
@@ -15,8 +15,8 @@ from kafkapy.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from kafkapy.records.control import Marker
-from kafkapy.types import NO_LEADER, TopicPartition
-from tests.coordinator.transaction.world import ELSEWHERE, HERE, OTHER, SHARD, TransactionWorld, image, markers
+from kafkapy.types import TopicPartition
+from tests.coordinator.transaction.world import ELSEWHERE, OTHER
 from tests.coordinator.world import TP
 
 ENDING = Ending(Marker(7, 2, 5), is_commit=True)
@@ -41,41 +41,6 @@ class Peers:
         return WriteTxnMarkersResponse([WritableTxnMarkerResult(7, topics)])
 
 
-def channel(world: TransactionWorld, peers: Peers | None = None) -> BrokerMarkers:
-    writer = MarkerWriter(world.broker, world.groups.coordinator, world.clock, 30_000)
-    return BrokerMarkers(HERE, world.broker, writer, peers or Peers())
-
-
-def test_the_leader_of_a_partition() -> None:
-    world = TransactionWorld()
-    world.broker.image = image({SHARD: HERE, OTHER: ELSEWHERE})  # type: ignore[assignment]  # a real one
-    for tp in (OTHER, THIRD):
-        world.broker.absent[tp] = NotLeaderOrFollowerError()
-    where = channel(world)
-    assert where.leader_of(TP) == HERE  # as the log says, though the cluster's metadata does not yet
-    assert where.leader_of(OTHER) == ELSEWHERE
-    assert where.leader_of(THIRD) == DELETED
-
-
-def test_a_partial_image_shows_no_deleted_topics() -> None:
-    world = TransactionWorld()
-    world.broker.image = image({SHARD: HERE, OTHER: HERE})  # type: ignore[assignment]  # a real one
-    world.broker.absent[TP] = NotLeaderOrFollowerError()
-    world.broker.is_whole = False
-    assert channel(world).leader_of(TP) == NO_LEADER
-    world.broker.is_whole = True
-    assert channel(world).leader_of(TP) == DELETED
-
-
-def test_partitions_of_this_broker_get_their_markers_at_once() -> None:
-    world = TransactionWorld()
-    answers: list[Mapping[TopicPartition, int]] = []
-    world.broker.errors[OTHER] = NotLeaderOrFollowerError()
-    channel(world).write(HERE, ENDING, [TP, OTHER], answers.append)
-    assert answers == [{TP: 0}, {OTHER: 6}]
-    assert markers(world.broker.log(TP)) == [(1, 7, 2, 5)]
-
-
 @pytest.mark.parametrize(
     ("peers", "expected"),
     [
@@ -87,8 +52,8 @@ def test_partitions_of_this_broker_get_their_markers_at_once() -> None:
 def test_markers_for_another_broker(peers: Peers, expected: dict[TopicPartition, int]) -> None:
     async def scenario() -> None:
         answers: list[Mapping[TopicPartition, int]] = []
-        asking = channel(TransactionWorld(), peers)
-        asking.write(ELSEWHERE, ENDING, [TP, THIRD, OTHER], answers.append)
+        asking = MarkerChannel(peers)
+        asking.send(ELSEWHERE, ENDING, [TP, THIRD, OTHER]).on_set(answers.append)
         await asyncio.gather(*asking._requests)
         assert answers == [expected]
         ((broker_id, request, version),) = peers.requests
@@ -103,8 +68,8 @@ def test_markers_for_another_broker(peers: Peers, expected: dict[TopicPartition,
 
 def test_requests_are_kept_until_they_are_answered() -> None:
     async def scenario() -> None:
-        asking = channel(TransactionWorld(), Peers())
-        asking.write(ELSEWHERE, ENDING, [TP], lambda _errors: None)
+        asking = MarkerChannel(Peers())
+        asking.send(ELSEWHERE, ENDING, [TP])
         assert len(asking._requests) == 1
         await asyncio.gather(*asking._requests)
         assert asking._requests == set()

@@ -1,6 +1,6 @@
 import pytest
 
-from kafkapy.coordinator.transaction.markers import Ending, MarkerWriter
+from kafkapy.coordinator.transaction.marker_writer import Ending, MarkerWriter
 from kafkapy.coordinator.transaction.transaction import ProducerIdAndEpoch
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import NotEnoughReplicasError, NotLeaderOrFollowerError, UnknownTopicOrPartitionError
@@ -18,7 +18,7 @@ MARKER_PRODUCER = ProducerIdAndEpoch(7, 2)
 def write(world: TransactionWorld, tp: TopicPartition = TP, *, commit: bool = True) -> list[int]:
     writer = MarkerWriter(world.broker, world.groups.coordinator, world.clock, 30_000)
     answers: list[int] = []
-    writer.write(tp, Ending(MARKER, commit), answers.append)
+    writer.write_marker(tp, Ending(MARKER, commit)).on_set(answers.append)
     return answers
 
 
@@ -48,7 +48,7 @@ def test_markers_of_partitions_that_this_broker_does_not_lead_are_refused(error:
 
 def test_a_partition_with_an_old_message_format_refuses_markers() -> None:
     world = TransactionWorld()
-    world.broker.log(TP).config.message_format = 1
+    world.broker.log(TP).policy.magic = 1
     assert write(world) == [43]
 
 

@@ -161,7 +161,7 @@ def test_unused_transactional_ids_are_forgotten(caplog: pytest.LogCaptureFixture
 
 
 def test_tombstones_are_written_in_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime, "TOMBSTONE_BATCH_BYTES", 20)
+    monkeypatch.setattr(runtime, "TOMBSTONE_BATCH_BYTES", 10)
     world = TransactionWorld()
     for number in range(5):
         world.initialize(f"id-{number}")

@@ -10,7 +10,9 @@ from kafkapy.coordinator.group.calls import CommitCall, Producer
 from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.coordinator.runtime import Background, Run, Soon, at_once
 from kafkapy.coordinator.transaction.coordinator import TransactionCoordinator
-from kafkapy.coordinator.transaction.markers import BrokerMarkers, MarkerWriter
+from kafkapy.coordinator.transaction.marker_channel import MarkerChannel
+from kafkapy.coordinator.transaction.marker_sender import MarkerPaths
+from kafkapy.coordinator.transaction.marker_writer import MarkerWriter
 from kafkapy.coordinator.transaction.records import decode_value
 from kafkapy.coordinator.transaction.shard import TransactionShard
 from kafkapy.coordinator.transaction.transaction import (
@@ -82,9 +84,9 @@ class TransactionWorld:
 
     def start(self, leader_epoch: int = 0, *, leads: bool = True) -> None:
         writer = MarkerWriter(self.broker, self.groups.coordinator, self.clock, 30_000)
-        channel = BrokerMarkers(HERE, self.broker, writer, self.peers)
+        paths = MarkerPaths(HERE, writer, MarkerChannel(self.peers))
         self.coordinator = TransactionCoordinator(
-            self.config, self.clock, self.broker, self.broker, channel, Background(self.run, self.call_soon)
+            self.config, self.clock, self.broker, self.broker, paths, Background(self.run, self.call_soon)
         )
         self.coordinator.startup()
         self._listener = self.broker.leadership_listeners[-1]

@@ -103,8 +103,8 @@ def test_every_request_and_every_answer_has_a_line(tmp_path: Path, shown: Shown)
     assert lines[11]["reason"] == "records of t-0 are null"
 
 
-def test_a_response_that_could_not_be_sent_is_shown_as_none(tmp_path: Path, shown: Shown) -> None:
-    """The second request is acknowledged first, and its client leaves before the first one is."""
+def test_a_request_whose_client_leaves_first_is_shown_without_an_answer(tmp_path: Path, shown: Shown) -> None:
+    """The second request is acknowledged first, and their client leaves before the first one is."""
 
     async def scenario() -> None:
         async with running_broker(tmp_path, hooks=Hooks(trace=shown.trace("api=Produce"))) as broker:
@@ -123,7 +123,7 @@ def test_a_response_that_could_not_be_sent_is_shown_as_none(tmp_path: Path, show
             await until(lambda: len(replicas.purgatory) == 0)
 
     run(scenario())
-    assert [line["kind"] for line in shown.lines()] == ["request", "request", "no answer", "no answer"]
+    assert [line["kind"] for line in shown.lines()] == ["request", "request", "response", "no answer"]
 
 
 def test_an_answer_that_was_encoded_before_is_shown(tmp_path: Path, shown: Shown) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kafkapy.coordinator.transaction.markers import MarkerWriter
+from kafkapy.coordinator.transaction.marker_writer import MarkerWriter
 from kafkapy.metadata.embedded import EmbeddedStore
 from tests.coordinator.transaction.world import TransactionWorld
 from tests.server.handlers.groups_context import Asker

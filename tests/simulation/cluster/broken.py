@@ -10,9 +10,9 @@ from unittest.mock import patch
 
 from kafkapy.controller import elections
 from kafkapy.controller.active_controller import ActiveController
-from kafkapy.coordinator.hashing import partition_for
 from kafkapy.coordinator.runtime import Runtime
-from kafkapy.coordinator.transaction.markers import DELETED, BrokerMarkers
+from kafkapy.coordinator.transaction.marker_sender import DELETED, MarkerSender
+from kafkapy.java_hashing import partition_for
 from kafkapy.metadata.image import MetadataCache
 from kafkapy.metadata.store import ANY_VERSION, SetData
 from kafkapy.metadata.topic_rules import TRANSACTION_STATE_TOPIC
@@ -114,7 +114,7 @@ def _expects_nothing(self: MetadataCache, partitions: Iterable[TopicPartition]) 
     return None
 
 
-def _deleted_if_not_in_part(self: BrokerMarkers, topic_partition: TopicPartition) -> int:
+def _deleted_if_not_in_part(self: MarkerSender, topic_partition: TopicPartition) -> int:
     image = self._metadata.image
     partition = image.partition(*topic_partition)
     if partition is not None:
@@ -206,7 +206,7 @@ RULES: Final = {
     ),
     "deletes-by-part": BrokenRule(
         "a transaction coordinator takes a partition for deleted when a part of the metadata does not name it",
-        lambda: patch.object(BrokerMarkers, "leader_of", _deleted_if_not_in_part),
+        lambda: patch.object(MarkerSender, "leader_of", _deleted_if_not_in_part),
         is_rare=True,
         needs_coordinators=True,
     ),

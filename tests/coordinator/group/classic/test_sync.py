@@ -1,7 +1,7 @@
 import pytest
 
-from kafkapy.coordinator.group.calls import SyncCall
-from kafkapy.coordinator.group.membership import sync
+from kafkapy.coordinator.group.classic.calls import SyncCall
+from kafkapy.coordinator.group.classic.membership import sync
 from kafkapy.platform.errors import KafkaStorageError
 from tests.coordinator.world import World, states_world
 
@@ -38,7 +38,7 @@ def test_sync_of_a_dead_group() -> None:
     member_id = world.stable()[0]
     group = world.group()
     world.coordinator.shutdown()
-    assert sync(world.coordinator._rebalancer, group, SyncCall("g", 1, member_id)).value.error_code == 15
+    assert sync(world.coordinator.classic._rebalancer, group, SyncCall("g", 1, member_id)).value.error_code == 15
 
 
 @pytest.mark.parametrize(

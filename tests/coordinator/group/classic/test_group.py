@@ -2,22 +2,22 @@ import re
 
 import pytest
 
-from kafkapy.coordinator.group import states
-from kafkapy.coordinator.group.calls import GroupDescription, GroupListing, LeavingMember
-from kafkapy.coordinator.group.group import Group
-from kafkapy.coordinator.group.states import IllegalGroupTransitionError
+from kafkapy.coordinator.group.calls import GroupDescription, GroupListing
+from kafkapy.coordinator.group.classic import states
+from kafkapy.coordinator.group.classic.calls import LeavingMember
+from kafkapy.coordinator.group.classic.states import IllegalGroupTransitionError
 from kafkapy.turns import finish
-from tests.coordinator.world import RANGE, World
+from tests.coordinator.world import RANGE, World, bare_group
 
 
 def test_a_new_group_is_empty() -> None:
-    group = Group("g", lambda: 5)
-    assert repr(group) == "Group('g', Empty, generation 0, 0 members)"
+    group = bare_group(5)
+    assert repr(group) == "ClassicGroup('g', Empty, generation 0, 0 members)"
     assert (group.state_timestamp_ms, group.is_dead, group.is_consumer_group) == (-1, False, False)
 
 
 def test_transitions_are_checked_and_stamped() -> None:
-    group = Group("g", lambda: 5)
+    group = bare_group(5)
     with pytest.raises(IllegalGroupTransitionError):
         group.transition_to(states.STABLE)
     group.transition_to(states.PREPARING)
@@ -25,14 +25,14 @@ def test_transitions_are_checked_and_stamped() -> None:
 
 
 def test_an_empty_group_takes_any_protocol_that_has_a_name() -> None:
-    group = Group("g", lambda: 5)
+    group = bare_group(5)
     assert group.supports("consumer", RANGE)
     assert not group.supports("", RANGE)
     assert not group.supports("consumer", ())
 
 
 def test_member_ids_have_kafkas_form() -> None:
-    group = Group("g", lambda: 5)
+    group = bare_group(5)
     uuid = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
     assert re.fullmatch(f"c-{uuid}", group.generate_member_id("c", None))
     assert re.fullmatch(f"i-{uuid}", group.generate_member_id("c", "i"))
@@ -80,7 +80,7 @@ def test_a_large_group_is_described_in_steps_as_it_was() -> None:
     steps = world.group().describe()
     next(steps)
     world.group().members[ids[100]].protocols = (("other", b"x"),)
-    finish(world.coordinator.leave("g", [LeavingMember(ids[-1])]))
+    finish(world.coordinator.classic.leave("g", [LeavingMember(ids[-1])]))
     described = finish(steps)
     assert (described.state, len(described.members)) == ("Stable", 130)
     assert [described.members[number].metadata for number in (0, 100)] == [RANGE[0][1], b""]

@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from kafkapy.coordinator.group.metadata_budget import TOPIC_BYTES, MetadataBudget
-from kafkapy.coordinator.hashing import in_hash_order
+from kafkapy.java_hashing import in_hash_order
 from kafkapy.protocol.primitives import ProtocolError, Reader
 from kafkapy.turns import Steps, finish
 

@@ -1,7 +1,7 @@
 from typing import Any
 
-from kafkapy.coordinator.group.calls import JoinCall, JoinedMember, JoinResult
-from kafkapy.coordinator.group.members import Member, Members
+from kafkapy.coordinator.group.classic.calls import JoinCall, JoinedMember, JoinResult
+from kafkapy.coordinator.group.classic.members import Member, Members
 
 
 def member(member_id: str, names: str = "a b", **fields: Any) -> Member:

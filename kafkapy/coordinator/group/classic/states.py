@@ -29,6 +29,8 @@ class GroupState(Enum):
     STABLE = "Stable"
     DEAD = "Dead"
 
+    __hash__ = object.__hash__  # the tables below are read with each request: Enum's own is a Python function
+
 
 EMPTY = GroupState.EMPTY
 PREPARING = GroupState.PREPARING_REBALANCE

@@ -1,6 +1,6 @@
 import pytest
 
-from kafkapy.coordinator.group.membership import heartbeat, member_error
+from kafkapy.coordinator.group.classic.membership import heartbeat
 from tests.coordinator.world import World, states_world
 
 
@@ -18,7 +18,7 @@ def test_heartbeat_of_a_dead_group() -> None:
     member_id = world.stable()[0]
     group = world.group()
     world.coordinator.shutdown()
-    assert heartbeat(world.coordinator._rebalancer, group, 1, member_id, None) == 15
+    assert heartbeat(world.coordinator.classic._rebalancer, group, 1, member_id, None) == 15
 
 
 @pytest.mark.parametrize("state", ["PreparingRebalance", "CompletingRebalance", "Stable"])
@@ -81,7 +81,7 @@ def test_checks_in_kafkas_order(member: str, instance_id: str | None, generation
     world = World()
     member_id = world.stable(instance_id="i")[0]
     asked = member_id if member == "known" else "stranger"
-    assert member_error(world.group(), asked, instance_id, generation_id) == expected
+    assert world.group().member_error(asked, instance_id, generation_id) == expected
 
 
 def test_a_dead_group_refuses_every_member() -> None:
@@ -89,4 +89,4 @@ def test_a_dead_group_refuses_every_member() -> None:
     member_id = world.stable()[0]
     group = world.group()
     world.coordinator.shutdown()
-    assert member_error(group, member_id, None, 1) == 15
+    assert group.member_error(member_id, None, 1) == 15

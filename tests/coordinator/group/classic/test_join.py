@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from kafkapy.coordinator.group.calls import CommitCall, Producer
-from kafkapy.coordinator.group.membership import join
+from kafkapy.coordinator.group.classic.membership import join
 from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.protocol.errors import ErrorCode
@@ -93,7 +93,7 @@ def test_a_dead_group_refuses_joins() -> None:
     world.stable()
     group = world.group()
     world.coordinator.shutdown()
-    assert join(world.coordinator._rebalancer, group, world.call()).value.error_code == 15
+    assert join(world.coordinator.classic._rebalancer, group, world.call()).value.error_code == 15
 
 
 def test_a_second_member_makes_the_first_join_again() -> None:

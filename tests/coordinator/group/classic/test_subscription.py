@@ -1,7 +1,7 @@
 import pytest
 
+from kafkapy.coordinator.group.classic.protocols import TOPICS_IN_A_STEP, subscribed_topics, topics_of
 from kafkapy.coordinator.group.metadata_budget import TOPIC_BYTES, MetadataBudget
-from kafkapy.coordinator.group.protocols import TOPICS_IN_A_STEP, subscribed_topics, topics_of
 from kafkapy.protocol.primitives import ProtocolError
 from kafkapy.turns import finish
 from tests.coordinator.world import World, subscription

@@ -2,7 +2,7 @@ import tracemalloc
 
 import pytest
 
-from kafkapy.coordinator.group.protocols import CommonProtocols, Protocols
+from kafkapy.coordinator.group.classic.protocols import CommonProtocols, Protocols
 
 
 def protocols(names: str) -> Protocols:

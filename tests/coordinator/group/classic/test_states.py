@@ -2,8 +2,8 @@ from itertools import product
 
 import pytest
 
-from kafkapy.coordinator.group import states
-from kafkapy.coordinator.group.states import GroupState, IllegalGroupTransitionError, check_transition
+from kafkapy.coordinator.group.classic import states
+from kafkapy.coordinator.group.classic.states import GroupState, IllegalGroupTransitionError, check_transition
 
 LEGAL = {
     ("Empty", "PreparingRebalance"),

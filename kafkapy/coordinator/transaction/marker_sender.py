@@ -7,212 +7,35 @@ CONCURRENT_TRANSACTIONS. Requests that were sent together with the EndTxn may ge
 producer of a larger transaction.
 """
 
-import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from kafkapy.clock import Clock, TimerHandle
-from kafkapy.coordinator.runtime import BrokerLog, Metadata, Run, Soon, append_safely, at_once
+from kafkapy.coordinator.answer import Answer
+from kafkapy.coordinator.runtime import Metadata, Run, Soon, at_once
 from kafkapy.coordinator.transaction import decisions, states
+from kafkapy.coordinator.transaction.marker_channel import MarkerChannel, MarkerErrors
+from kafkapy.coordinator.transaction.marker_writer import Ending, MarkerWriter
 from kafkapy.coordinator.transaction.shard import TransactionShard
 from kafkapy.coordinator.transaction.transaction import Transaction, Transition
-from kafkapy.errors import BrokerError
-from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
-from kafkapy.network.peer import RETRY_MS, BrokerChannel, PeerUnreachableError
+from kafkapy.network.peer import RETRY_MS
 from kafkapy.protocol.errors import ErrorCode
-from kafkapy.protocol.message import ProtocolError
-from kafkapy.protocol.messages.write_txn_markers import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-)
-from kafkapy.records.batch import MAGIC
-from kafkapy.records.control import ControlType, Marker, encode_marker
-from kafkapy.storage.log.log import AppendResult
+from kafkapy.records.control import Marker
 from kafkapy.turns import Steps, pieces
 from kafkapy.types import NO_LEADER, TopicPartition
 
 logger = logging.getLogger(__name__)
 
-# Markers in partitions that this broker leads (WriteTxnMarkers, KIP-98)
-
-
-class Ending(NamedTuple):
-    """The content of the markers of a transaction."""
-
-    marker: Marker
-    is_commit: bool
-
-
-class TransactionEndListener(Protocol):
-    """The group coordinator, which applies markers in its topic."""
-
-    def transaction_ended(self, partition: int, producer_id: int, *, is_commit: bool) -> None:
-        """A marker of a producer's transaction was written to this partition of ``__consumer_offsets``."""
-        ...
-
-
-class MarkerWriter:
-    """Appends markers to partitions of this broker, which check the epochs of producer and coordinator.
-
-    A marker in ``__consumer_offsets`` also commits or drops the offsets of the transaction there.
-    """
-
-    def __init__(self, log: BrokerLog, groups: TransactionEndListener, clock: Clock, timeout_ms: int) -> None:
-        self._log = log
-        self._groups = groups
-        self._clock = clock
-        self._timeout_ms = timeout_ms
-
-    def leads(self, topic_partition: TopicPartition) -> bool:
-        """Whether this broker leads the partition."""
-        partition = self._partition(topic_partition)
-        return not isinstance(partition, int) and bool(partition.is_leader)
-
-    def refusal(self, topic_partition: TopicPartition) -> int:
-        """The error code for every marker of the partition, 0 if it takes markers."""
-        partition = self._partition(topic_partition)
-        if isinstance(partition, int):
-            return partition
-        return ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT if partition.log.config.message_format < MAGIC else 0
-
-    def write(self, topic_partition: TopicPartition, ending: Ending, on_done: Callable[[int], None]) -> None:
-        """Append the marker; ``on_done`` gets 0 once all in-sync replicas have it, or an error code.
-
-        With one replica ``on_done`` is called before this method returns.
-        """
-        if refusal := self.refusal(topic_partition):
-            on_done(refusal)
-            return
-
-        def finish(error_code: int, appended: AppendResult | None) -> None:
-            if appended is not None and topic_partition.topic == GROUP_METADATA_TOPIC:
-                self._groups.transaction_ended(
-                    topic_partition.partition, ending.marker.producer_id, is_commit=ending.is_commit
-                )
-            on_done(error_code)
-
-        control_type = ControlType.COMMIT if ending.is_commit else ControlType.ABORT
-        batch = encode_marker(control_type, ending.marker, self._clock.now_ms())
-        append_safely(self._log, topic_partition, batch, self._timeout_ms, finish)
-
-    def _partition(self, topic_partition: TopicPartition) -> Any:
-        """The partition, or an error code: a partition of other brokers is unknown too."""
-        try:
-            return self._log.partition(topic_partition)
-        except BrokerError as error:
-            is_elsewhere = error.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_elsewhere else error.error_code
-
-
-# Markers to the leaders of their partitions: by a call to this broker, by WriteTxnMarkers to other brokers
-
-
 DELETED: Final = -2
 """Instead of a leader: the topic was deleted."""
-VERSION: Final = 0
-"""The version of WriteTxnMarkers between brokers of 2.7."""
 
 OWN_AT_ONCE: Final = 32
 """Markers of this broker's partitions that are written in one step: about a millisecond."""
 OTHERS_AT_ONCE: Final = 512
 """Markers in one request to another broker."""
-
-OnWritten = Callable[[Mapping[TopicPartition, int]], None]
-
-
-class MarkerChannel(Protocol):
-    """Brings markers to the leaders of their partitions."""
-
-    def leader_of(self, topic_partition: TopicPartition) -> int:
-        """The broker that leads the partition, ``NO_LEADER``, or ``DELETED`` when its topic was deleted."""
-        ...
-
-    def most_at_once(self, broker_id: int) -> int:
-        """The number of markers that one call of ``write`` may take for the broker: more would block the event loop."""
-        ...
-
-    def write(
-        self, broker_id: int, ending: Ending, partitions: Sequence[TopicPartition], on_written: OnWritten
-    ) -> None:
-        """Let the broker write the markers; ``on_written`` gets the error codes, in one call or several."""
-        ...
-
-
-class BrokerMarkers:
-    """The channel of a running broker."""
-
-    def __init__(self, broker_id: int, metadata: Metadata, writer: MarkerWriter, peers: BrokerChannel) -> None:
-        self._broker_id = broker_id
-        self._metadata = metadata
-        self._writer = writer
-        self._peers = peers
-        self._requests: set[asyncio.Task[None]] = set()
-
-    def leader_of(self, topic_partition: TopicPartition) -> int:
-        """See ``MarkerChannel``. This broker knows its own leadership before the metadata has it."""
-        if self._writer.leads(topic_partition):
-            return self._broker_id
-        partition = self._metadata.image.partition(*topic_partition)
-        if partition is not None:
-            return int(partition.leader)
-        return DELETED if self._metadata.lacks(*topic_partition) else NO_LEADER
-
-    def most_at_once(self, broker_id: int) -> int:
-        """See ``MarkerChannel``."""
-        return OWN_AT_ONCE if broker_id == self._broker_id else OTHERS_AT_ONCE
-
-    def write(
-        self, broker_id: int, ending: Ending, partitions: Sequence[TopicPartition], on_written: OnWritten
-    ) -> None:
-        """See ``MarkerChannel``."""
-        if broker_id != self._broker_id:
-            request = asyncio.get_running_loop().create_task(
-                self._send_request(broker_id, ending, partitions, on_written)
-            )
-            self._requests.add(request)
-            request.add_done_callback(self._requests.discard)
-            return
-        for topic_partition in partitions:
-            self._writer.write(topic_partition, ending, partial(_report, on_written, topic_partition))
-
-    async def _send_request(
-        self, broker_id: int, ending: Ending, partitions: Sequence[TopicPartition], on_written: OnWritten
-    ) -> None:
-        errors = dict.fromkeys(partitions, ErrorCode.NETWORK_EXCEPTION)
-        try:
-            response: Any = await self._peers.send(broker_id, _request(ending, partitions), VERSION)
-        except (PeerUnreachableError, ProtocolError) as error:
-            logger.warning("Broker %d did not answer about the markers of transactions: %s", broker_id, error)
-            on_written(errors)
-            return
-        for marker in response.markers:
-            for topic in marker.topics:
-                for answer in topic.partitions:
-                    errors[TopicPartition(topic.name, answer.partition_index)] = answer.error_code
-        on_written(errors)
-
-
-def _report(on_written: OnWritten, topic_partition: TopicPartition, error_code: int) -> None:
-    on_written({topic_partition: error_code})
-
-
-def _request(ending: Ending, partitions: Sequence[TopicPartition]) -> WriteTxnMarkersRequest:
-    topics: dict[str, list[int]] = {}
-    for topic, index in partitions:
-        topics.setdefault(topic, []).append(index)
-    marker = WritableTxnMarker(
-        ending.marker.producer_id,
-        ending.marker.producer_epoch,
-        ending.is_commit,
-        [WritableTxnMarkerTopic(*each) for each in topics.items()],
-        ending.marker.coordinator_epoch,
-    )
-    return WriteTxnMarkersRequest([marker])
-
 
 PARTITIONS_IN_A_STEP: Final = 128
 """Partitions whose leaders are found between two places to pause."""
@@ -262,20 +85,31 @@ class _Completion:
         return Ending(marker, data.state is states.PREPARE_COMMIT)
 
 
-AppendTransition = Callable[[TransactionShard, Transaction, Transition, Callable[[int], None]], None]
-"""Appends a transition and replays it (``TransactionRuntime.append``); the callback gets 0 or an error code."""
+WriteTransition = Callable[[TransactionShard, Transaction, Transition, int, Callable[[int], int]], Answer[int]]
+"""Appends a transition and replays it (``TransactionRuntime.write_transition``)."""
+
+
+class MarkerPaths(NamedTuple):
+    """The two ways of a marker to the leader of its partition: this broker, with its id, and all others."""
+
+    broker_id: int
+    writer: MarkerWriter
+    channel: MarkerChannel
 
 
 class MarkerSender:
     """Sends the markers of transactions that are being ended, again every ``RETRY_MS`` until all are written."""
 
-    def __init__(self, append: AppendTransition, channel: MarkerChannel, clock: Clock, run: Run) -> None:
+    def __init__(
+        self, write_transition: WriteTransition, paths: MarkerPaths, metadata: Metadata, clock: Clock, run: Run
+    ) -> None:
         """``run`` runs the steps that send the markers of a transaction."""
         self._run = run
         self._is_sending_all = False
         self._is_due = False
-        self._append = append
-        self._channel = channel
+        self._write_transition = write_transition
+        self._broker_id, self._writer, self._channel = paths
+        self._metadata = metadata
         self._clock = clock
         self._completions: dict[Transaction, _Completion] = {}
         self._timer: TimerHandle | None = None
@@ -351,11 +185,16 @@ class MarkerSender:
                 self._find_leader(completion, topic_partition, by_leader)
             yield
         for leader, partitions in by_leader.items():
-            for share in pieces(partitions, self._channel.most_at_once(leader)):
+            is_own = leader == self._broker_id
+            for share in pieces(partitions, OWN_AT_ONCE if is_own else OTHERS_AT_ONCE):
                 if not self._is_current(completion):
                     return
                 completion.sent.update(share)
-                self._channel.write(leader, completion.ending, share, partial(self._on_written, completion))
+                if is_own:
+                    self._write_own(completion, share)
+                else:
+                    sent = self._channel.send(leader, completion.ending, share)
+                    sent.on_set(partial(self._written, completion))
                 yield
         completion.is_sending = False
         self._continue(completion)
@@ -363,17 +202,37 @@ class MarkerSender:
     def _find_leader(
         self, completion: _Completion, topic_partition: TopicPartition, by_leader: dict[int, list[TopicPartition]]
     ) -> None:
-        leader = self._channel.leader_of(topic_partition)
+        leader = self.leader_of(topic_partition)
         if leader == DELETED:
             del completion.missing[topic_partition]
         elif leader != NO_LEADER:
             by_leader.setdefault(leader, []).append(topic_partition)
 
+    def leader_of(self, topic_partition: TopicPartition) -> int:
+        """The broker that leads the partition, ``NO_LEADER``, or ``DELETED`` when its topic was deleted.
+
+        This broker knows its own leadership before the metadata has it.
+        """
+        if self._writer.leads(topic_partition):
+            return self._broker_id
+        partition = self._metadata.image.partition(*topic_partition)
+        if partition is not None:
+            return int(partition.leader)
+        return DELETED if self._metadata.lacks(*topic_partition) else NO_LEADER
+
     def _is_current(self, completion: _Completion) -> bool:
         return self._completions.get(completion.transaction) is completion
 
-    def _on_written(self, completion: _Completion, errors: Mapping[TopicPartition, int]) -> None:
-        if self._completions.get(completion.transaction) is not completion:
+    def _write_own(self, completion: _Completion, partitions: Sequence[TopicPartition]) -> None:
+        for topic_partition in partitions:
+            answer = self._writer.write_marker(topic_partition, completion.ending)
+            answer.on_set(partial(self._own_written, completion, topic_partition))
+
+    def _own_written(self, completion: _Completion, topic_partition: TopicPartition, error_code: int) -> None:
+        self._written(completion, {topic_partition: error_code})
+
+    def _written(self, completion: _Completion, errors: MarkerErrors) -> None:
+        if not self._is_current(completion):
             return
         for topic_partition, error_code in errors.items():
             completion.sent.discard(topic_partition)
@@ -396,21 +255,28 @@ class MarkerSender:
         if completion.sent or completion.is_sending or completion.is_completing or not self._is_current(completion):
             return
         if completion.missing:
-            if not completion.is_logged:
-                completion.is_logged = True
-                named = ", ".join(map(str, islice(completion.missing, NAMED_PARTITIONS)))
-                further = len(completion.missing) - NAMED_PARTITIONS
-                more = f" and {further} more" if further > 0 else ""
-                name = completion.transaction.transactional_id
-                logger.info("The end of the transaction of %s waits for markers in %s%s", name, named, more)
+            self._log_missing(completion)
             self._schedule_retry()
             return
         completion.is_completing = True
         transition = decisions.complete(completion.transaction, self._clock.now_ms())
-        self._append(completion.shard, completion.transaction, transition, partial(self._completed, completion))
+        answer = self._write_transition(completion.shard, completion.transaction, transition, 0, int)
+        answer.on_set(partial(self._completed, completion))
+
+    @staticmethod
+    def _log_missing(completion: _Completion) -> None:
+        """Log once for each transaction that its end waits for markers."""
+        if completion.is_logged:
+            return
+        completion.is_logged = True
+        named = ", ".join(map(str, islice(completion.missing, NAMED_PARTITIONS)))
+        further = len(completion.missing) - NAMED_PARTITIONS
+        more = f" and {further} more" if further > 0 else ""
+        name = completion.transaction.transactional_id
+        logger.info("The end of the transaction of %s waits for markers in %s%s", name, named, more)
 
     def _completed(self, completion: _Completion, error_code: int) -> None:
-        if self._completions.get(completion.transaction) is not completion:
+        if not self._is_current(completion):
             return
         # NOT_COORDINATOR of a shard that is still here: its disk is full, and will take the record later.
         if error_code not in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR):

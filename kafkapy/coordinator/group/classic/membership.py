@@ -1,19 +1,19 @@
 """JoinGroup, SyncGroup, Heartbeat and LeaveGroup: the decision about each request of a member.
 
-The group coordinator has found the group; ``rebalance.py`` has the order of events between these requests.
+``ClassicGroups`` has found the group; ``rebalance.py`` has the order of events between these requests.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
 from kafkapy.coordinator.answer import Answer
-from kafkapy.coordinator.group import states
-from kafkapy.coordinator.group.calls import JoinCall, JoinResult, LeavingMember, SyncCall, SyncResult
-from kafkapy.coordinator.group.group import Group
-from kafkapy.coordinator.group.members import Member
+from kafkapy.coordinator.group.classic import states
+from kafkapy.coordinator.group.classic.calls import JoinCall, JoinResult, LeavingMember, SyncCall, SyncResult
+from kafkapy.coordinator.group.classic.group import ClassicGroup
+from kafkapy.coordinator.group.classic.members import Member
+from kafkapy.coordinator.group.classic.protocols import Protocols
+from kafkapy.coordinator.group.classic.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS, Rebalancer
 from kafkapy.coordinator.group.metadata_budget import MOST_PROTOCOLS
-from kafkapy.coordinator.group.protocols import Protocols
-from kafkapy.coordinator.group.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS, Rebalancer
 from kafkapy.errors import BrokerError
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.message import MAX_STRING_SIZE
@@ -21,23 +21,10 @@ from kafkapy.protocol.message import MAX_STRING_SIZE
 NO_MEMBER_ID: Final = ""
 
 
-def member_error(group: Group, member_id: str, instance_id: str | None, generation_id: int) -> int:
-    """The checks of every member's request, in Kafka's order: 0, or the error code of the first one that fails."""
-    if group.state is states.DEAD:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if instance_id is not None and group.members.is_fenced(member_id, instance_id):
-        return ErrorCode.FENCED_INSTANCE_ID
-    if member_id not in group.members:
-        return ErrorCode.UNKNOWN_MEMBER_ID
-    if generation_id != group.generation_id:
-        return ErrorCode.ILLEGAL_GENERATION
-    return 0
-
-
 # JoinGroup
 
 
-def join(rebalancer: Rebalancer, group: Group, call: JoinCall) -> Answer[JoinResult]:
+def join(rebalancer: Rebalancer, group: ClassicGroup, call: JoinCall) -> Answer[JoinResult]:
     """Decide on a JoinGroup; group, coordinator and session time-out were checked.
 
     The answer is set at the end of the join phase, at once for a refusal or a repeated request.
@@ -60,10 +47,10 @@ def join(rebalancer: Rebalancer, group: Group, call: JoinCall) -> Answer[JoinRes
     return answer
 
 
-def _has_room(rebalancer: Rebalancer, group: Group, member_id: str) -> bool:
+def _has_room(rebalancer: Rebalancer, group: ClassicGroup, member_id: str) -> bool:
     """``group.max.size``: known members stay; while joining only those count that have joined (KIP-389)."""
     max_size = rebalancer.settings.max_size
-    member = group.members.get(member_id)
+    member = group.members.find(member_id)
     if group.state is states.PREPARING:
         return (member is not None and member.joining is not None) or group.members.waiting_for_join() < max_size
     if group.state in (states.COMPLETING, states.STABLE):
@@ -71,14 +58,14 @@ def _has_room(rebalancer: Rebalancer, group: Group, member_id: str) -> bool:
     return True
 
 
-def _remove_refused(group: Group, call: JoinCall) -> None:
+def _remove_refused(group: ClassicGroup, call: JoinCall) -> None:
     """Remove a member that is refused because ``group.max.size`` was reduced: the join phase must not wait for it."""
     group.members.remove(call.member_id)
     if call.instance_id is not None:
         group.members.forget_static(call.instance_id)
 
 
-def _join_as_new(rebalancer: Rebalancer, group: Group, call: JoinCall) -> Answer[JoinResult]:
+def _join_as_new(rebalancer: Rebalancer, group: ClassicGroup, call: JoinCall) -> Answer[JoinResult]:
     member_id = group.generate_member_id(call.client_id, call.instance_id)
     if len(member_id.encode("utf-8", "surrogatepass")) > MAX_STRING_SIZE:  # no response or record can have it
         return Answer.of(JoinResult(ErrorCode.UNKNOWN_SERVER_ERROR, NO_MEMBER_ID))
@@ -90,7 +77,7 @@ def _join_as_new(rebalancer: Rebalancer, group: Group, call: JoinCall) -> Answer
     return _add(rebalancer, group, call, member_id)
 
 
-def _rejoin(rebalancer: Rebalancer, group: Group, call: JoinCall) -> Answer[JoinResult]:
+def _rejoin(rebalancer: Rebalancer, group: ClassicGroup, call: JoinCall) -> Answer[JoinResult]:
     if call.member_id in group.pending:
         if call.instance_id is not None:
             # an id is only handed out in advance to members without an instance id
@@ -98,7 +85,7 @@ def _rejoin(rebalancer: Rebalancer, group: Group, call: JoinCall) -> Answer[Join
         return _add(rebalancer, group, call, call.member_id)
     if group.members.is_fenced(call.member_id, call.instance_id):
         return Answer.of(JoinResult(ErrorCode.FENCED_INSTANCE_ID, call.member_id))
-    member = group.members.get(call.member_id)
+    member = group.members.find(call.member_id)
     is_unknown_instance = call.instance_id is not None and call.instance_id not in group.members.static_ids
     if member is None or is_unknown_instance:
         return Answer.of(JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, call.member_id))
@@ -107,7 +94,7 @@ def _rejoin(rebalancer: Rebalancer, group: Group, call: JoinCall) -> Answer[Join
     return _update(rebalancer, group, member, call.protocols)
 
 
-def _is_repeated(group: Group, member: Member, protocols: Protocols) -> bool:
+def _is_repeated(group: ClassicGroup, member: Member, protocols: Protocols) -> bool:
     """Whether the present generation answers the request: the member did not get the response, and nothing has changed.
 
     The leader of a Stable group that joins again requests a new assignment, so its request is no repetition.
@@ -119,7 +106,7 @@ def _is_repeated(group: Group, member: Member, protocols: Protocols) -> bool:
     return group.state is states.COMPLETING
 
 
-def _add(rebalancer: Rebalancer, group: Group, call: JoinCall, member_id: str) -> Answer[JoinResult]:
+def _add(rebalancer: Rebalancer, group: ClassicGroup, call: JoinCall, member_id: str) -> Answer[JoinResult]:
     if group.state is states.PREPARING and group.generation_id == 0:
         group.has_new_member = True
     if not group.members:
@@ -135,14 +122,14 @@ def _add(rebalancer: Rebalancer, group: Group, call: JoinCall, member_id: str) -
     return answer
 
 
-def _update(rebalancer: Rebalancer, group: Group, member: Member, protocols: Protocols) -> Answer[JoinResult]:
+def _update(rebalancer: Rebalancer, group: ClassicGroup, member: Member, protocols: Protocols) -> Answer[JoinResult]:
     group.members.change_protocols(member, protocols)
     answer = member.wait_for_join()
     rebalancer.maybe_prepare(group)
     return answer
 
 
-def _replace_static(rebalancer: Rebalancer, group: Group, call: JoinCall, member_id: str) -> Answer[JoinResult]:
+def _replace_static(rebalancer: Rebalancer, group: ClassicGroup, call: JoinCall, member_id: str) -> Answer[JoinResult]:
     """A static member joins after a restart, with a new member id: the old one is fenced (KIP-345)."""
     return StaticReplacement(rebalancer, group, call, member_id).start()
 
@@ -150,7 +137,7 @@ def _replace_static(rebalancer: Rebalancer, group: Group, call: JoinCall, member
 class StaticReplacement:
     """The new member id of a restarted static member. A Stable group whose protocol stays needs no rebalance for it."""
 
-    def __init__(self, rebalancer: Rebalancer, group: Group, call: JoinCall, new_member_id: str) -> None:
+    def __init__(self, rebalancer: Rebalancer, group: ClassicGroup, call: JoinCall, new_member_id: str) -> None:
         assert call.instance_id is not None
         self._rebalancer = rebalancer
         self._group = group
@@ -175,7 +162,7 @@ class StaticReplacement:
         if group.state is states.STABLE and group.members.select_protocol() == group.protocol_name:
             self._rebalancer.run(group.update_subscribed())
             assignments = {each.member_id: each.assignment for each in group.members.values()}
-            self._rebalancer.store_group(group, assignments, self._stored)
+            self._rebalancer.store_group(group, assignments).on_set(self._stored)
         else:
             # the leader may be computing an assignment for the old id at this moment, which would be lost
             self._rebalancer.maybe_prepare(group)
@@ -209,10 +196,10 @@ class StaticReplacement:
 # SyncGroup
 
 
-def sync(rebalancer: Rebalancer, group: Group, call: SyncCall) -> Answer[SyncResult]:
+def sync(rebalancer: Rebalancer, group: ClassicGroup, call: SyncCall) -> Answer[SyncResult]:
     """Decide on a SyncGroup; group and coordinator were checked. The answer is set when the log has the assignment."""
     error_code = (
-        member_error(group, call.member_id, call.instance_id, call.generation_id)
+        group.member_error(call.member_id, call.instance_id, call.generation_id)
         or _protocol_error(group, call)
         or states.SYNC[group.state]
     )
@@ -229,7 +216,7 @@ def sync(rebalancer: Rebalancer, group: Group, call: SyncCall) -> Answer[SyncRes
     return answer
 
 
-def _protocol_error(group: Group, call: SyncCall) -> int:
+def _protocol_error(group: ClassicGroup, call: SyncCall) -> int:
     """Check the protocol that requests from version 5 on have (KIP-559)."""
     is_consistent = call.protocol_type in (None, group.protocol_type) and call.protocol_name in (
         None,
@@ -238,11 +225,11 @@ def _protocol_error(group: Group, call: SyncCall) -> int:
     return 0 if is_consistent else ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-def _assigned(group: Group, member: Member) -> SyncResult:
+def _assigned(group: ClassicGroup, member: Member) -> SyncResult:
     return SyncResult(0, group.protocol_type, group.protocol_name, member.assignment)
 
 
-def _store(rebalancer: Rebalancer, group: Group, assignments: Mapping[str, bytes]) -> None:
+def _store(rebalancer: Rebalancer, group: ClassicGroup, assignments: Mapping[str, bytes]) -> None:
     """Append the assignment: empty for members that the leader has left out; unknown member ids are ignored."""
     generation_id = group.generation_id
     complete = {member_id: assignments.get(member_id, b"") for member_id in group.members}
@@ -260,10 +247,10 @@ def _store(rebalancer: Rebalancer, group: Group, assignments: Mapping[str, bytes
         rebalancer.counters.refused_metadata += 1
         stored(ErrorCode.COORDINATOR_NOT_AVAILABLE)  # the members repeat their requests until there is room
         return
-    rebalancer.store_group(group, complete, stored)
+    rebalancer.store_group(group, complete).on_set(stored)
 
 
-def propagate(rebalancer: Rebalancer, group: Group) -> None:
+def propagate(rebalancer: Rebalancer, group: ClassicGroup) -> None:
     """Answer all waiting SyncGroup requests with their assignments; the sessions start again."""
     for member in group.members.all():
         rebalancer.start_session(group, member)
@@ -273,9 +260,11 @@ def propagate(rebalancer: Rebalancer, group: Group) -> None:
 # Heartbeat
 
 
-def heartbeat(rebalancer: Rebalancer, group: Group, generation_id: int, member_id: str, instance_id: str | None) -> int:
+def heartbeat(
+    rebalancer: Rebalancer, group: ClassicGroup, generation_id: int, member_id: str, instance_id: str | None
+) -> int:
     """Returns an error code. REBALANCE_IN_PROGRESS tells the member to join again, and its session continues."""
-    error_code = member_error(group, member_id, instance_id, generation_id)
+    error_code = group.member_error(member_id, instance_id, generation_id)
     if error_code:
         return error_code
     rebalancer.touch(group.members[member_id])
@@ -289,7 +278,7 @@ class PendingStaticMemberError(BrokerError):
     """A LeaveGroup names a group instance id beside a member id that was handed out and has not joined."""
 
 
-def leave(rebalancer: Rebalancer, group: Group, leaving: LeavingMember) -> int:
+def leave(rebalancer: Rebalancer, group: ClassicGroup, leaving: LeavingMember) -> int:
     """Remove one member; returns that member's error code.
 
     Raises ``PendingStaticMemberError``: Kafka stops there with UNKNOWN_SERVER_ERROR for the whole request, and the

@@ -5,13 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from kafkapy.coordinator.transaction.markers import (
-    NAMED_PARTITIONS,
-    OWN_AT_ONCE,
-    Ending,
-    MarkerSender,
-    OnWritten,
-)
+from kafkapy.coordinator.answer import Answer
+from kafkapy.coordinator.transaction.marker_channel import MarkerErrors
+from kafkapy.coordinator.transaction.marker_sender import DELETED, NAMED_PARTITIONS, OTHERS_AT_ONCE, OWN_AT_ONCE
+from kafkapy.coordinator.transaction.marker_writer import Ending
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import (
     NotEnoughReplicasError,
@@ -24,7 +21,7 @@ from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.records.errors import RecordTooLargeError
 from kafkapy.storage.errors import InvalidProducerEpochError, TransactionCoordinatorFencedError
 from kafkapy.turns import Steps, finish
-from kafkapy.types import TopicPartition
+from kafkapy.types import NO_LEADER, TopicPartition
 from tests.coordinator.transaction.world import (
     ELSEWHERE,
     GROUPS,
@@ -39,7 +36,7 @@ from tests.coordinator.world import TP
 
 
 def waiting(world: TransactionWorld) -> int:
-    return len(world.coordinator._markers)
+    return len(world.coordinator._runtime.markers)
 
 
 @pytest.mark.parametrize(("commit", "name"), [(True, "COMMIT"), (False, "ABORT")])
@@ -53,7 +50,7 @@ def test_a_transaction_has_ended_when_its_end_is_answered(commit: bool, name: st
         assert markers(world.broker.log(tp)) == [(int(commit), *producer, 0)]
     assert world.add(producer) == 0  # not CONCURRENT_TRANSACTIONS
     assert world.clock.pending_timers() == world.groups.clock.pending_timers()
-    assert world.coordinator._markers._timer is None
+    assert world.coordinator._runtime.markers._timer is None
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -86,7 +83,7 @@ def test_markers_that_are_sent_too_late(meanwhile: str) -> None:
     elif meanwhile == "led elsewhere":
         world.resign(SHARD, 1)
     else:
-        world.coordinator._markers.try_again()
+        world.coordinator._runtime.markers.try_again()
     written = markers(world.broker.log(TP))
     assert len(written) == (meanwhile == "tried again")
     steps.pop()()
@@ -152,7 +149,7 @@ def test_partitions_in_an_old_format_get_no_marker() -> None:
     world = TransactionWorld()
     producer = world.producer()
     world.add(producer)
-    world.broker.log(TP).config.message_format = 1
+    world.broker.log(TP).policy.magic = 1
     world.end(producer)
     assert world.states()[-1] == "COMPLETE_COMMIT"
 
@@ -264,7 +261,7 @@ def test_forgetting_one_shard_keeps_the_transactions_of_others() -> None:
     world.add(producer)
     world.broker.slow.add(TP)
     world.end(producer)
-    world.coordinator._markers.forget(SimpleNamespace())  # type: ignore[arg-type]  # another shard
+    world.coordinator._runtime.markers.forget(SimpleNamespace())  # type: ignore[arg-type]  # another shard
     assert waiting(world) == 1
 
 
@@ -290,7 +287,7 @@ def ending() -> tuple[TransactionWorld, list[Steps[None]]]:
     assert world.add(producer, *MANY) == 0
     running: list[Steps[None]] = []
     world.run = running.append
-    world.coordinator._markers._run = world.run
+    world.coordinator._runtime.markers._run = world.run
     assert world.end(producer) == 0
     return world, running
 
@@ -328,8 +325,8 @@ def test_markers_that_are_being_sent_are_not_sent_again() -> None:
     world, running = ending()
     for _ in range(5):
         next(running[0])
-    world.coordinator._markers.try_again()
-    world.coordinator._markers.try_again()
+    world.coordinator._runtime.markers.try_again()
+    world.coordinator._runtime.markers.try_again()
     assert len(running) == 2
     finish(running[1])
     assert 0 < marked(world) < len(MANY)
@@ -341,12 +338,12 @@ def test_a_retry_that_is_requested_during_a_retry() -> None:
     world, running = ending()
     world.broker.errors = dict.fromkeys(MANY, NotLeaderOrFollowerError())
     finish(running.pop())
-    world.coordinator._markers.try_again()
+    world.coordinator._runtime.markers.try_again()
     trying = running.pop()
     for _ in range(5):
         next(trying)
     world.broker.errors.clear()
-    world.coordinator._markers.try_again()
+    world.coordinator._runtime.markers.try_again()
     assert running == []
     finish(trying)
     assert (marked(world), world.states()[-1]) == (len(MANY), "COMPLETE_COMMIT")
@@ -362,28 +359,31 @@ def test_the_log_line_names_only_some_of_the_missing_partitions(caplog: pytest.L
 
 
 class Remote:
-    """Other brokers that lead partitions and answer when the test calls them."""
+    """Other brokers, which answer when the test says so."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[int, Ending, list[TopicPartition], OnWritten]] = []
+        self.asked: list[tuple[int, Ending, list[TopicPartition], Answer[MarkerErrors]]] = []
 
-    def leader_of(self, tp: TopicPartition) -> int:
-        return ELSEWHERE + tp.partition
+    def send(self, broker_id: int, ending: Ending, partitions: Sequence[TopicPartition]) -> Answer[MarkerErrors]:
+        answer: Answer[MarkerErrors] = Answer()
+        self.asked.append((broker_id, ending, list(partitions), answer))
+        return answer
 
-    def most_at_once(self, broker_id: int) -> int:
-        return 2
 
-    def write(
-        self, broker_id: int, ending: Ending, partitions: Sequence[TopicPartition], on_written: OnWritten
-    ) -> None:
-        self.asked.append((broker_id, ending, list(partitions), on_written))
+def elsewhere(*partitions: TopicPartition) -> tuple[TransactionWorld, Remote]:
+    """A world in which the broker of a partition's number, plus ``ELSEWHERE``, leads it."""
+    world, remote = TransactionWorld(), Remote()
+    world.coordinator._runtime.markers._channel = remote  # type: ignore[assignment]  # without a network
+    world.broker.absent = dict.fromkeys(partitions, NotLeaderOrFollowerError())
+    leaders = {SHARD: HERE} | {each: ELSEWHERE + each.partition for each in partitions}
+    world.broker.image = image(leaders)  # type: ignore[assignment]  # a real one
+    return world, remote
 
 
 def test_each_leader_gets_one_request(caplog: pytest.LogCaptureFixture) -> None:
-    world, remote = TransactionWorld(), Remote()
-    world.coordinator._markers = MarkerSender(world.coordinator._append, remote, world.clock, finish)
-    producer = world.producer()
     first = TopicPartition("u", 0)
+    world, remote = elsewhere(TP, first, OTHER)
+    producer = world.producer()
     world.add(producer, TP, first, OTHER)
     with caplog.at_level(logging.ERROR):
         world.end(producer, commit=False)
@@ -391,10 +391,41 @@ def test_each_leader_gets_one_request(caplog: pytest.LogCaptureFixture) -> None:
         (ELSEWHERE, False, [TP, first]),
         (ELSEWHERE + 1, False, [OTHER]),
     ]
-    remote.asked[0][3]({TP: 0, first: 6})
-    remote.asked[1][3]({OTHER: 0})
+    remote.asked[0][3].set({TP: 0, first: 6})
+    remote.asked[1][3].set({OTHER: 0})
     world.clock.advance(RETRY_MS)
     assert [tps for _, _, tps, _ in remote.asked[2:]] == [[first]]
-    remote.asked[2][3]({first: 0})
+    remote.asked[2][3].set({first: 0})
     assert world.states()[-1] == "COMPLETE_ABORT"
     assert caplog.text == ""
+
+
+def test_one_request_has_a_bounded_number_of_markers() -> None:
+    partitions = [TopicPartition(f"u{number}", 0) for number in range(OTHERS_AT_ONCE + 1)]
+    world, remote = elsewhere(*partitions)
+    producer = world.producer()
+    world.add(producer, *partitions)
+    world.end(producer)
+    assert [len(tps) for _, _, tps, _ in remote.asked] == [OTHERS_AT_ONCE, 1]
+
+
+def test_the_leader_of_a_partition() -> None:
+    world, third = TransactionWorld(), TopicPartition("u", 0)
+    world.broker.image = image({SHARD: HERE, OTHER: ELSEWHERE})  # type: ignore[assignment]  # a real one
+    for tp in (OTHER, third):
+        world.broker.absent[tp] = NotLeaderOrFollowerError()
+    leader_of = world.coordinator._runtime.markers.leader_of
+    assert leader_of(TP) == HERE  # as the log says, though the cluster's metadata does not yet
+    assert leader_of(OTHER) == ELSEWHERE
+    assert leader_of(third) == DELETED
+
+
+def test_a_partial_image_shows_no_deleted_topics() -> None:
+    world = TransactionWorld()
+    world.broker.image = image({SHARD: HERE, OTHER: HERE})  # type: ignore[assignment]  # a real one
+    world.broker.absent[TP] = NotLeaderOrFollowerError()
+    world.broker.is_whole = False
+    leader_of = world.coordinator._runtime.markers.leader_of
+    assert leader_of(TP) == NO_LEADER
+    world.broker.is_whole = True
+    assert leader_of(TP) == DELETED

@@ -72,7 +72,7 @@ def test_absent_static_members_stay_until_their_sessions_end() -> None:
     first = world.stable(instance_id="i", session_timeout_ms=100_000, rebalance_timeout_ms=10_000)[0]
     second = world.join(session_timeout_ms=100_000, rebalance_timeout_ms=10_000)
     member = next(each for each in world.group().members if each != first)
-    world.coordinator._rebalancer.remove_member(world.group(), world.group().members[member])
+    world.coordinator.classic._rebalancer.remove_member(world.group(), world.group().members[member])
     assert second.value.error_code == 25
     world.clock.advance(99_000)
     assert (world.group().state.value, list(world.group().members)) == ("PreparingRebalance", [first])
@@ -96,7 +96,7 @@ def test_absent_static_members_do_not_keep_the_broker_busy(rebalance_timeout_ms:
     first = world.stable(instance_id="i", **fields)[0]
     world.join(**fields)
     member = next(each for each in world.group().members if each != first)
-    world.coordinator._rebalancer.remove_member(world.group(), world.group().members[member])
+    world.coordinator.classic._rebalancer.remove_member(world.group(), world.group().members[member])
     timers = 0
     for _ in range(5_000):
         before = world.group().phase_timer
@@ -112,7 +112,7 @@ def test_maybe_prepare_leaves_a_running_join_phase_alone() -> None:
     world.stable()
     world.join()
     timer = world.group().phase_timer
-    world.coordinator._rebalancer.maybe_prepare(world.group())
+    world.coordinator.classic._rebalancer.maybe_prepare(world.group())
     assert world.group().phase_timer is timer
 
 
@@ -164,7 +164,7 @@ def test_waiting_requests_get_not_coordinator_at_an_unload(state: str) -> None:
 def test_timers_of_a_dead_group_do_nothing() -> None:
     world = World()
     member_id = world.stable()[0]
-    group, rebalancer = world.group(), world.coordinator._rebalancer
+    group, rebalancer = world.group(), world.coordinator.classic._rebalancer
     member = group.members[member_id]
     world.coordinator.shutdown()
     rebalancer._session_timer_fired(group, member)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkapy.coordinator.hashing import (
+from kafkapy.java_hashing import (
     absolute_hash,
     hash_code,
     in_hash_order,

@@ -19,7 +19,7 @@ Order of events, from the first member to a stable group
        the leader's response has the metadata of all members. Nothing has been written to the log so far.
     3. SyncGroup: ``membership.sync`` keeps the requests waiting. The leader's one has the assignment, which is appended
        to the log as the group's record (``store_group``).
-    4. When the record is acknowledged (``offsets.commit.required.acks``), its replay (``GroupShard``) settles the
+    4. When the record is acknowledged (``offsets.commit.required.acks``), its replay (``replay.py``) settles the
        assignment and moves the group to Stable; then ``membership.propagate`` answers the waiting SyncGroup requests.
     5. A Heartbeat moves the deadline of its member's session. When a member joins, leaves, or its session ends
        (``remove_member``), the order starts again at 1; requests of the others get REBALANCE_IN_PROGRESS.
@@ -30,7 +30,7 @@ Order of events, from the first member to a stable group
 
 The last member leaves, or its session ends
 
-    ``GroupCoordinator.leave`` → ``membership.leave`` → ``Rebalancer.remove_member`` → ``prepare`` (Stable and
+    ``ClassicGroups.leave`` → ``membership.leave`` → ``Rebalancer.remove_member`` → ``prepare`` (Stable and
     CompletingRebalance; in PreparingRebalance ``try_complete_join``) → ``complete_join`` →
     ``Group.start_next_generation``: Empty, a generation more → ``store_group`` without members. The offsets stay;
     ``OffsetRemover.expire`` deletes them, and then the group, after ``offsets.retention.minutes``.
@@ -60,10 +60,11 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from kafkapy.clock import Clock
-from kafkapy.coordinator.group import states
-from kafkapy.coordinator.group.calls import JoinResult, SyncResult
-from kafkapy.coordinator.group.group import Group
-from kafkapy.coordinator.group.members import Member
+from kafkapy.coordinator.answer import Answer
+from kafkapy.coordinator.group.classic import states
+from kafkapy.coordinator.group.classic.calls import JoinResult, SyncResult
+from kafkapy.coordinator.group.classic.group import ClassicGroup
+from kafkapy.coordinator.group.classic.members import Member
 from kafkapy.coordinator.group.settings import GroupSettings
 from kafkapy.coordinator.runtime import Background
 from kafkapy.protocol.errors import ErrorCode
@@ -81,12 +82,8 @@ sessions end."""
 SHORTEST_SYNC_MS: Final = 1000
 """The shortest wait for the SyncGroup requests of a new generation, for members whose rebalance time-out is 0."""
 
-StoreGroup = Callable[[Group, Mapping[str, bytes], Callable[[int], None]], None]
-"""Appends the record of a group with these assignments; the callback gets 0 once it is replayed, or an error code."""
-
-
-def _ignore(_error_code: int) -> None:
-    """Ignore that the log refused an empty generation: a restart loads the members before it, whose sessions end."""
+StoreGroup = Callable[[ClassicGroup, Mapping[str, bytes]], Answer[int]]
+"""Appends the record of a group with these assignments; the answer is 0 once it is replayed, or an error code."""
 
 
 class Rebalancer:
@@ -105,7 +102,7 @@ class Rebalancer:
         """Start the session time-out again. Only the deadline moves: heartbeats are the most frequent requests."""
         member.session_deadline_ms = self._clock.monotonic_s() * 1000 + member.session_timeout_ms
 
-    def start_session(self, group: Group, member: Member, timeout_ms: int | None = None) -> None:
+    def start_session(self, group: ClassicGroup, member: Member, timeout_ms: int | None = None) -> None:
         """Start the member's session now, with a timer; of ``timeout_ms``, or of the session time-out."""
         duration_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
         member.session_deadline_ms = self._clock.monotonic_s() * 1000 + duration_ms
@@ -113,7 +110,7 @@ class Rebalancer:
             member.session_timer.cancel()
         member.session_timer = self._clock.call_later(duration_ms, self._session_timer_fired, group, member)
 
-    def _session_timer_fired(self, group: Group, member: Member) -> None:
+    def _session_timer_fired(self, group: ClassicGroup, member: Member) -> None:
         member.session_timer = None
         if group.is_dead:
             return
@@ -124,16 +121,16 @@ class Rebalancer:
             self.remove_member(group, member)
         # else its request waits here: its session starts again with the response
 
-    def add_pending(self, group: Group, member_id: str, timeout_ms: int) -> None:
+    def add_pending(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
         """Keep an id that was handed out until its client joins with it, for ``timeout_ms`` at most."""
         group.add_pending(member_id, self._clock.call_later(timeout_ms, self.remove_pending, group, member_id))
 
-    def remove_pending(self, group: Group, member_id: str) -> None:
+    def remove_pending(self, group: ClassicGroup, member_id: str) -> None:
         """Forget an id that was handed out: its client left or did not join in time."""
         if group.remove_pending(member_id):
             self.try_complete_join(group)
 
-    def remove_member(self, group: Group, member: Member) -> None:
+    def remove_member(self, group: ClassicGroup, member: Member) -> None:
         """Remove a member that left or whose session ended; the other members rebalance.
 
         Without other members the group becomes Empty.
@@ -145,19 +142,19 @@ class Rebalancer:
             self.try_complete_join(group)
 
     @staticmethod
-    def _drop(group: Group, member: Member) -> None:
+    def _drop(group: ClassicGroup, member: Member) -> None:
         group.members.remove(member.member_id)
         member.answer_join(JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, ""))
         member.answer_sync(SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
 
     # The join phase
 
-    def maybe_prepare(self, group: Group) -> None:
+    def maybe_prepare(self, group: ClassicGroup) -> None:
         """Start a join phase if the state allows it; in PreparingRebalance one is running already."""
         if states.PREPARING in states.TRANSITIONS[group.state]:
             self.prepare(group)
 
-    def prepare(self, group: Group) -> None:
+    def prepare(self, group: ClassicGroup) -> None:
         """Start a join phase: all members must join (again), within the longest rebalance time-out among them."""
         self._stop_phase_timer(group)
         if group.state is states.COMPLETING:
@@ -171,14 +168,14 @@ class Rebalancer:
         else:
             self._wait_for_members(group)
 
-    def reset_assignments(self, group: Group, error_code: int) -> None:
+    def reset_assignments(self, group: ClassicGroup, error_code: int) -> None:
         """Answer waiting SyncGroup requests with ``error_code``: their generation gets no assignment."""
         for member in group.members.all():
             group.members.assign(member, b"")
             if member.answer_sync(SyncResult(error_code)):
                 self.start_session(group, member)
 
-    def _wait_initially(self, group: Group, delay_ms: int, remaining_ms: int) -> None:
+    def _wait_initially(self, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
         """Wait for more members of an Empty group, so that members that start together need one rebalance only."""
         group.is_in_initial_delay = True
         if delay_ms == 0:
@@ -188,7 +185,7 @@ class Rebalancer:
                 delay_ms, self._initial_delay_over, group, delay_ms, remaining_ms
             )
 
-    def _initial_delay_over(self, group: Group, delay_ms: int, remaining_ms: int) -> None:
+    def _initial_delay_over(self, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
         if group.has_new_member and remaining_ms:
             group.has_new_member = False
             next_delay_ms = min(self.settings.initial_rebalance_delay_ms, remaining_ms)
@@ -196,7 +193,7 @@ class Rebalancer:
         else:
             self.complete_join(group)
 
-    def _wait_for_members(self, group: Group, shortest_ms: int = 0) -> None:
+    def _wait_for_members(self, group: ClassicGroup, shortest_ms: int = 0) -> None:
         group.is_in_initial_delay = False
         if group.have_all_joined():
             self.complete_join(group)
@@ -204,12 +201,12 @@ class Rebalancer:
             timeout_ms = max(group.members.rebalance_timeout_ms(), shortest_ms)
             group.phase_timer = self._clock.call_later(timeout_ms, self.complete_join, group)
 
-    def try_complete_join(self, group: Group) -> None:
+    def try_complete_join(self, group: ClassicGroup) -> None:
         """End the join phase if no member is missing any more."""
         if group.state is states.PREPARING and not group.is_in_initial_delay and group.have_all_joined():
             self.complete_join(group)
 
-    def complete_join(self, group: Group) -> None:
+    def complete_join(self, group: ClassicGroup) -> None:
         """End the join phase: remove missing dynamic members, start the next generation, answer JoinGroup requests."""
         if group.is_dead:
             return
@@ -227,9 +224,10 @@ class Rebalancer:
         if group.members:
             self._announce_generation(group)
         else:
-            self.store_group(group, {}, _ignore)
+            # if the log refuses an empty generation, a restart loads the members before it, whose sessions end
+            self.store_group(group, {})
 
-    def _announce_generation(self, group: Group) -> None:
+    def _announce_generation(self, group: ClassicGroup) -> None:
         timeout_ms = max(group.members.rebalance_timeout_ms(), SHORTEST_SYNC_MS)
         group.phase_timer = self._clock.call_later(timeout_ms, self._remove_without_sync, group)
         for member in group.members.all():
@@ -238,7 +236,7 @@ class Rebalancer:
             member.has_synced = member.joining is None  # a static member that is absent: its session ends
             member.answer_join(self.joined(group, member))
 
-    def _remove_without_sync(self, group: Group) -> None:
+    def _remove_without_sync(self, group: ClassicGroup) -> None:
         """Remove the members that have sent no SyncGroup since the last join phase; the others rebalance."""
         group.phase_timer = None
         late = [member for member in group.members.all() if not member.has_synced]
@@ -247,7 +245,7 @@ class Rebalancer:
         if late:
             self.prepare(group)
 
-    def joined(self, group: Group, member: Member) -> JoinResult:
+    def joined(self, group: ClassicGroup, member: Member) -> JoinResult:
         """The JoinGroup result of a member of the present generation; the leader's has all members."""
         is_leader = group.members.leader_id == member.member_id
         assert group.protocol_name is not None
@@ -262,21 +260,21 @@ class Rebalancer:
         )
 
     @staticmethod
-    def _stop_phase_timer(group: Group) -> None:
+    def _stop_phase_timer(group: ClassicGroup) -> None:
         if group.phase_timer is not None:
             group.phase_timer.cancel()
             group.phase_timer = None
 
     # Load and unload of the whole group
 
-    def loaded(self, group: Group) -> None:
+    def loaded(self, group: ClassicGroup) -> None:
         """Start the sessions of a group's members that were loaded; a group above ``group.max.size`` rebalances."""
         if len(group.members) > self.settings.max_size:
             self.prepare(group)
         for member in group.members.all():
             self.start_session(group, member)
 
-    def kill(self, group: Group, error_code: int) -> None:
+    def kill(self, group: ClassicGroup, error_code: int) -> None:
         """Move a deleted or unloaded group to Dead: stop its timers, answer waiting requests with ``error_code``."""
         self._stop_phase_timer(group)
         group.end()
