@@ -74,6 +74,7 @@ def fetch(wire: Wire, topic: str, offset: int = 0, version: int = 11, **fields: 
         partition=fields.pop("partition", 0),
         fetch_offset=offset,
         current_leader_epoch=fields.pop("current_leader_epoch", -1),
+        last_fetched_epoch=fields.pop("last_fetched_epoch", -1),
         partition_max_bytes=fields.pop("partition_max_bytes", 1 << 20),
     )
     request = FetchRequest(**{"max_wait_ms": 0, "min_bytes": 1, **fields})

@@ -275,6 +275,23 @@ def test_fetches(wire: Wire) -> None:
     assert fetch(wire, topic).aborted_transactions is None
 
 
+def test_a_consumer_that_tells_the_epoch_of_its_last_record(wire: Wire) -> None:
+    """It is told where the log that it has read leaves this one (KIP-595); its offset is out of range if none is known."""
+    topic = new_topic(wire)
+    produce(wire, topic, THREE)
+
+    def seen(offset: int, epoch: int) -> tuple[int, int, tuple[int, int] | None, int]:
+        found = fetch(wire, topic, version=12, offset=offset, last_fetched_epoch=epoch)
+        diverging = found.diverging_epoch
+        left = None if diverging is None or diverging.epoch < 0 else (diverging.epoch, diverging.end_offset)
+        return found.error_code, found.high_watermark, left, len(found.records or b"")
+
+    assert seen(0, 0) == (0, 3, None, len(THREE))
+    assert seen(3, 0) == (0, 3, None, 0)
+    assert seen(4, 0) == (0, 3, (0, 3), 0)
+    assert seen(0, 7) == (1, -1, None, 0)
+
+
 @pytest.mark.differs(*IN_KRAFT, reason="who has no replica of the partition is answered NOT_LEADER_OR_FOLLOWER (6)")
 def test_a_fetch_with_the_id_of_a_broker_that_is_no_replica(wire: Wire) -> None:
     topic = new_topic(wire)

@@ -345,10 +345,10 @@ class _PendingFetch:
             end_offset = log.last_stable_offset if limits.read_committed else log.high_watermark
         elif limits.replica_id not in partition.remotes:
             return 0  # it is given no records
-        elif _divergence(partition, wish) is not None:
-            return None
         else:
             end_offset = log.log_end_offset
+        if _divergence(partition, wish) is not None:
+            return None
         if end_offset == wish.offset:
             return 0  # after a roll this offset is in a new segment, and there is nothing to be read yet
         if limits.is_follower and self.replicas.withholds_records(partition, limits.replica_id):
@@ -440,6 +440,10 @@ def read_one(
                 return _read_of(
                     (topic_partition, EMPTY, 0, log.high_watermark, stable, log.log_start_offset, None, None, preferred)
                 )
+        diverging = _divergence(partition, wish)
+        if diverging is not None:
+            offsets = log.high_watermark, stable, log.log_start_offset
+            return _read_of((topic_partition, EMPTY, 0, *offsets, None, diverging, NO_BROKER_ID))
         bound = stable if limits.read_committed else log.high_watermark
         _check_size(log, wish.offset, bound, max_bytes)
         found = log.read(wish.offset, max_bytes, up_to_offset=bound, min_one_batch=min_one_batch)
@@ -496,7 +500,7 @@ def _check_size(log: "Log", offset: int, bound: int, max_bytes: int) -> None:
 
 
 def _divergence(partition: Partition, wish: FetchWish) -> tuple[int, int] | None:
-    """Return (epoch, end offset) where the follower's log leaves the leader's (KIP-595), None if it does not."""
+    """Return (epoch, end offset) where the log that the client has read leaves this one (KIP-595), None if not."""
     if wish.last_fetched_epoch < 0:
         return None
     epoch, end_offset = partition.log.leader_epochs.end_offset_for(wish.last_fetched_epoch)

@@ -10,7 +10,7 @@ from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.replication.fetch_sessions import FetchSessionCache
 from kafkapy.replication.fetching import TELL_WITHIN_MS, FetchLimits, FetchWish, Reads, read_one
 from kafkapy.storage.log.log import Log, LogPosition
-from kafkapy.types import TopicPartition
+from kafkapy.types import NO_BROKER_ID, TopicPartition
 from tests.replication.logs import ME, TP, Node, batch, state
 from tests.replication.reading import fetch, read_all
 
@@ -237,16 +237,19 @@ def test_a_broker_that_is_no_replica_is_given_no_records_but_told_that_its_offse
     ]  # fmt: skip
 
 
-def test_diverging_followers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("replica_id", [2, NO_BROKER_ID])
+def test_diverging_readers(tmp_path: Path, replica_id: int) -> None:
+    """A consumer that tells the epoch of its last record is told, too, where that record is not in the log any more."""
     node = Node(tmp_path)
     node.partition(isr=(ME, 2), replicas=(ME, 2))
     node.replicas.append(TP, batch())
     node.partition(epoch=4, isr=(ME, 2), replicas=(ME, 2))
     node.replicas.append(TP, batch())
-    follower = LIMITS._replace(replica_id=2)
+    node.replicas.partitions[TP].follower_fetched(2, 2, 0)
+    reader = LIMITS._replace(replica_id=replica_id)
 
     def diverging(offset: int, epoch: int) -> tuple[tuple[int, int] | None, int]:
-        read = read_one(node.replicas, TP, FetchWish(offset, 1 << 20, last_fetched_epoch=epoch), follower, 1 << 20)
+        read = read_one(node.replicas, TP, FetchWish(offset, 1 << 20, last_fetched_epoch=epoch), reader, 1 << 20)
         return read.diverging, read.error_code
 
     assert diverging(1, 0) == (None, 0)
