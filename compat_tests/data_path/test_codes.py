@@ -276,7 +276,7 @@ def test_fetches(wire: Wire) -> None:
 
 
 def test_a_consumer_that_tells_the_epoch_of_its_last_record(wire: Wire) -> None:
-    """It is told where the log that it has read leaves this one (KIP-595); its offset is out of range if none is known."""
+    """It is told where the log that it has read leaves this one (KIP-595), or that its offset is out of range."""
     topic = new_topic(wire)
     produce(wire, topic, THREE)
 

@@ -233,6 +233,8 @@ class BrokerConfig:
         self._listeners: list[Listener] = []
         self._found: dict[str, Value] = {}
         """Values that were looked up since the last change."""
+        self._endpoints: dict[str, tuple[EndPoint, ...]] = {}
+        """Addresses that were parsed since the last change, by their key."""
         check_broker_values(self)
 
     @classmethod
@@ -307,6 +309,7 @@ class BrokerConfig:
         old = self.dynamic
         self.dynamic = self.with_dynamic(cluster_default=cluster_default, per_broker=per_broker).dynamic
         self._found.clear()
+        self._endpoints.clear()
         names = old.changed_names(self.dynamic)
         if names:
             for listener in tuple(self._listeners):
@@ -339,6 +342,7 @@ class BrokerConfig:
         """Take the id that was generated, or found in the data directory; it may lie above the reserved ones."""
         self._static["broker.id"] = broker_id
         self._found.clear()
+        self._endpoints.clear()
 
     @property
     def log_dirs(self) -> tuple[str, ...]:
@@ -351,10 +355,12 @@ class BrokerConfig:
     @property
     def listeners(self) -> tuple[EndPoint, ...]:
         """The addresses to bind: ``listeners``, else ``host.name`` and ``port``, else loopback on 9092."""
-        text = self.text("listeners") if "listeners" in self._static or "listeners" in self.dynamic.values else ""
-        if not text:
-            text = f"PLAINTEXT://{self.text('host.name') or '127.0.0.1'}:{self.integer('port')}"
-        return parse_listeners("listeners", text, self.listener_protocols)
+        if "listeners" not in self._endpoints:
+            text = self.text("listeners") if "listeners" in self._static or "listeners" in self.dynamic.values else ""
+            if not text:
+                text = f"PLAINTEXT://{self.text('host.name') or '127.0.0.1'}:{self.integer('port')}"
+            self._endpoints["listeners"] = parse_listeners("listeners", text, self.listener_protocols)
+        return self._endpoints["listeners"]
 
     @property
     def advertised_listeners(self) -> tuple[EndPoint, ...]:
@@ -363,6 +369,11 @@ class BrokerConfig:
         Without ``advertised.listeners``, ``advertised.host.name`` and ``advertised.port`` are used; if one of them is
         missing, ``host.name`` or ``port``.
         """
+        if "advertised.listeners" not in self._endpoints:
+            self._endpoints["advertised.listeners"] = self._advertised()
+        return self._endpoints["advertised.listeners"]
+
+    def _advertised(self) -> tuple[EndPoint, ...]:
         text = self.text("advertised.listeners")
         host, port = self["advertised.host.name"], self["advertised.port"]
         if self["advertised.listeners"] is None and (host is not None or port is not None):

@@ -17,7 +17,7 @@ Three rules follow:
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Hashable, Iterable, Mapping, Set
 from itertools import islice
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -98,8 +98,8 @@ class MetadataCache:
 
     def __init__(self, cluster_id: str | None = None) -> None:
         self.image = MetadataImage(cluster_id)
-        self.generation = 0
-        """Counts the changes of ``image``: what was derived from one is kept with it, as an old image takes memory."""
+        self.derived: dict[Hashable, object] = {}
+        """What was derived from ``image``, by what it was made for; emptied when the image changes."""
         self.is_whole = False
         """Whether the image has all partitions that existed when this broker registered, and live brokers."""
         self.has_been_whole = False
@@ -115,7 +115,7 @@ class MetadataCache:
     def set_cluster_id(self, cluster_id: str) -> None:
         """Set the cluster's id, which the store has before the first UpdateMetadata."""
         self.image = self.image._replace(cluster_id=cluster_id)
-        self.generation += 1
+        self.derived.clear()
 
     def lacks(self, topic: str, partition: int) -> bool:
         """Tell whether the cluster does not have the partition: never true while the image is partial."""
@@ -185,7 +185,7 @@ class MetadataCache:
             changes.topics,
             changes.replica_count,
         )
-        self.generation += 1
+        self.derived.clear()
         self._missing.difference_update(changes.arrived)
         self._update_whole()
         for listener in self._listeners:

@@ -13,6 +13,8 @@ REPLICA_NOT_AVAILABLE 9 (version 0: a replica is offline), LISTENER_NOT_FOUND 72
 """
 
 from collections.abc import Awaitable, Collection, Iterable
+from copy import deepcopy
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.errors import BrokerError
@@ -20,6 +22,7 @@ from kafkapy.metadata.errors import LeaderNotAvailableError, PolicyViolationErro
 from kafkapy.metadata.image import BrokerInfo, MetadataImage, PartitionInfo, TopicImage
 from kafkapy.metadata.topic_rules import INTERNAL_TOPICS
 from kafkapy.protocol.errors import ErrorCode
+from kafkapy.protocol.message import Message
 from kafkapy.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -27,6 +30,7 @@ from kafkapy.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from kafkapy.server.dispatch.encoding import Filled, ResponseTemplate
 from kafkapy.server.dispatch.forms import REPEATED
 from kafkapy.server.handlers.shared.authorized_operations import cluster_operations, topic_operations
 from kafkapy.turns import OneByOne, Steps, in_turns
@@ -40,7 +44,10 @@ PARTITIONS_IN_A_STEP = 64
 TOPICS_AT_ONCE = 64
 """Topics of a request that is answered in one step, if they have few partitions."""
 
-Answer = MetadataResponse | Awaitable[MetadataResponse]
+MOST_KEPT_ANSWERS: Final = 32
+"""Answers of up to ``PARTITIONS_IN_A_STEP`` partitions that are kept, encoded, until the metadata change."""
+
+Answer = Message | Awaitable[MetadataResponse]
 
 
 def handle(context: "RequestContext", request: MetadataRequest) -> Answer | Steps[Answer]:
@@ -50,16 +57,23 @@ def handle(context: "RequestContext", request: MetadataRequest) -> Answer | Step
     names_all = _names_all(request, version)
     if len(image.topics if names_all else asked) > TOPICS_AT_ONCE:
         return _answer_many(context, request, image)
-    names = image.topics if names_all else {topic.name: None for topic in asked if topic.name is not None}
+    names = tuple(image.topics if names_all else dict.fromkeys(each.name for each in asked if each.name is not None))
+    wants = request.include_cluster_authorized_operations, request.include_topic_authorized_operations
+    key = "Metadata", version, context.session.listener, context.own_endpoint(), names, wants
+    derived = context.services.metadata.derived
+    known = derived.get(key)
+    if isinstance(known, Filled):
+        return known
     found = [image.topics[name] for name in names if name in image.topics]
     if len(found) < len(names) or _are_many(found):
         return _answer_many(context, request, image)
-    listener = context.session.listener
-    topics = [_topic(image, topic, listener, version) for topic in found]
-    if request.include_topic_authorized_operations:
-        for topic in topics:
-            topic.topic_authorized_operations = topic_operations(asked=True)
-    return _response(context, request, image, topics)
+    topics = [_topic(image, topic, context.session.listener, version) for topic in found]
+    for topic in topics:
+        topic.topic_authorized_operations = topic_operations(asked=request.include_topic_authorized_operations)
+    answer = _response(context, request, image, topics)
+    if len(derived) < MOST_KEPT_ANSWERS:
+        derived[key] = ResponseTemplate(partial(deepcopy, answer), "", version).filled()
+    return answer
 
 
 PATTERN: Final = REPEATED
