@@ -9,6 +9,7 @@ from bench.loads.compaction import Compaction
 from bench.loads.compaction_latency import CompactionLatency
 from bench.loads.groups import Commits, FirstRecord, Settle
 from bench.loads.in_tests import InTests
+from bench.loads.keyed import KeyedRecords
 from bench.loads.lifecycle import Memory, OnNewBroker, StartUp
 from bench.loads.load import ClusterLoad, Load
 from bench.loads.long_append import AppendsToLongLogs
@@ -80,6 +81,7 @@ def all_rows(*, quick: bool, long_log_gb: int = LONG_LOG_GB) -> list[Row]:
         *_cluster(share),
         *_spark(share),
         *_small(share),
+        *_keyed(share),
         *[row for workload in compressed for row in _throughput("java", workload, None)],
     ]
 
@@ -346,6 +348,7 @@ def _cluster(share: int) -> list[Row]:
 
 SMALL = {
     "produce": ("produce one record", 1.0, 1.0),
+    "spread": ("produce one record, to a partition that changes each time", 1.0, 1.0),
     "idempotent": ("produce one record, idempotent, acks=all", 1.0, 1.0),
     "commit": ("offset commit", 0.8, 0.8),
     "heartbeat": ("heartbeat", 1.0, 1.0),
@@ -385,6 +388,18 @@ def _small(share: int) -> list[Row]:
         Row("small-transaction-wait", "the same, begin to commit, median", "ms", stream, "p50", ratio=0.8,
             if_named=True),
     ]  # fmt: skip
+
+
+def _keyed(share: int) -> list[Row]:
+    """Real clients at the rates of small, middling and busy services; only on request."""
+    rows = []
+    for rate in (2_000, 20_000, 60_000):
+        load = KeyedRecords(rate, 20 // share)
+        what = f"{rate:,} records a second with keys to 12 partitions and on to a group of three, librdkafka"
+        rows.append(
+            Row(f"keyed-{rate}", what, "processor-µs a record", load, "us_per_record", ratio=0.8, if_named=True)
+        )
+    return rows
 
 
 def _small_rows(name: str, what: str, load: SmallRequests, cost: float | None, wait: float | None) -> list[Row]:

@@ -24,6 +24,8 @@ IDLE_S = 10.0
 FETCH_BATCH = 5000
 VALUES = 1000
 WARM_TRANSACTIONS = 20
+KEYED_MEMBERS = 3
+KEYS = 1000
 
 
 def produce(options: dict[str, Any]) -> dict[str, float]:
@@ -61,10 +63,12 @@ def _values(options: dict[str, Any]) -> list[bytes]:
     return ["".join(source.choices(string.ascii_uppercase, k=size)).encode() for _ in range(VALUES)]
 
 
-def _send(producer: Producer, topic: str, value: bytes) -> None:
+def _send(producer: Producer, topic: str, value: bytes, key: bytes | None = None) -> None:
+    """Sends to partition 0, or with a key to the one that the key belongs to."""
+    where: dict[str, Any] = {"partition": 0} if key is None else {"key": key}
     while True:
         try:
-            producer.produce(topic, value, partition=0)
+            producer.produce(topic, value, **where)
         except BufferError:
             producer.poll(0.05)
         else:
@@ -185,9 +189,77 @@ def _group_metadata(options: dict[str, Any]) -> object:
         consumer.close()
 
 
+def keyed(options: dict[str, Any]) -> dict[str, float]:
+    """Sends `rate` records with keys a second, for `seconds`, while the members of a group read them.
+
+    Fails unless each record is acknowledged and read.
+    """
+    failed: list[str] = []
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            failed.append(error.str())
+
+    producer = Producer({"bootstrap.servers": options["bootstrap"], "on_delivery": delivered})
+    group = f"keyed-{time.time_ns()}"
+    reading = [KeyedReader(options["bootstrap"], group, options["topic"]) for _ in range(KEYED_MEMBERS)]
+    value, rate = bytes(options["record_size"]), options["rate"]
+    keys = [b"key-%d" % number for number in range(KEYS)]
+    while any(not each.is_assigned for each in reading):
+        time.sleep(0.05)
+    count = 0
+    began_s = time.monotonic()
+    while count < rate * options["seconds"]:
+        due = min(int((time.monotonic() - began_s) * rate), rate * options["seconds"])
+        for number in range(count, due):
+            _send(producer, options["topic"], value, keys[number % KEYS])
+        count = due
+        producer.poll(0)
+        time.sleep(0.002)
+    _finish(producer, failed)
+    deadline_s = time.monotonic() + IDLE_S
+    while (read := sum(each.read for each in reading)) < count and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    for each in reading:
+        each.close()
+    if read != count:
+        raise SystemExit(f"{read} of {count} records were read")
+    return {"records": count}
+
+
+class KeyedReader:
+    """A member of a group that reads on a thread of its own, at librdkafka's defaults."""
+
+    def __init__(self, bootstrap: str, group: str, topic: str) -> None:
+        self.read = 0
+        self.is_assigned = False
+        self._is_closing = False
+        self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "latest"})
+        self._consumer.subscribe([topic], on_assign=self._assigned)
+        self._thread = Thread(target=self._run)
+        self._thread.start()
+
+    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        for each in partitions:  # where the log ends now: "latest" would be asked for later
+            each.offset = consumer.get_watermark_offsets(each, timeout=IDLE_S)[1]
+        consumer.assign(partitions)
+        self.is_assigned = True
+
+    def _run(self) -> None:
+        while not self._is_closing:
+            self.read += sum(message.error() is None for message in self._consumer.consume(FETCH_BATCH, 0.1))
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._is_closing = True
+        self._thread.join()
+        self._consumer.close()
+
+
 MODES: dict[str, Callable[[dict[str, Any]], dict[str, float]]] = {
     "produce": produce,
     "fetch": fetch,
+    "keyed": keyed,
     "latency": latency,
     "transact": transact,
 }

@@ -10,7 +10,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Iterator
-from itertools import count, repeat
+from itertools import count, cycle, repeat
 
 from bench.clients.groups import BEAT, COMMIT, Member, ask, commit_request
 from bench.clients.raw import (
@@ -47,6 +47,8 @@ BEHIND_OFFSET = 8 + 4 + 4 + 2
 """Bytes that follow the offset in a fetch of version 11: log start, size, forgotten topics, rack."""
 OFFSET = struct.Struct(">q")
 ALL_IN_SYNC = -1
+SPREAD = 12
+"""Partitions that a producer with keys writes to by turns."""
 SEQUENCE_OFFSET = 53
 """Where the base sequence is in a batch."""
 SEQUENCE, CRC = struct.Struct(">i"), struct.Struct(">I")
@@ -57,6 +59,8 @@ def frames_of(kind: str, connection: socket.socket, port: int, topic: str, numbe
     """The requests of one connection, without end."""
     if kind == "idempotent":
         return idempotent_frames(connection, topic)
+    if kind == "spread":
+        return cycle([produce_frame(topic, partition) for partition in range(SPREAD)])
     return repeat(frame_of(kind, connection, port, topic, number))
 
 
@@ -129,7 +133,7 @@ def check_of(kind: str, topic: str) -> Callable[[bytes], None]:
     first: list[bytes] = []
 
     def check(answer: bytes) -> None:
-        if kind in ("produce", "idempotent", "large"):
+        if kind in ("produce", "spread", "idempotent", "large"):
             is_good = error_of(answer, topic) == 0
         elif kind in ("commit", "heartbeat"):
             is_good = answer[-2:] == NO_ERROR

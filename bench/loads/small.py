@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from bench.brokers.contestants import KAFKAPY, Arena, Contestant
+from bench.clients.small import SPREAD
 from bench.loads.load import MANY, Floor, Metrics, python_client
 from harness.measure import Meter
 
@@ -28,10 +29,10 @@ class SmallRequests:
     @property
     def topic(self) -> str:
         """Large batches have topics of their own, so that a consumer that waits gets single records."""
-        return f"small-{self.kind}" if self.kind in ("large", "fetch") else "small"
+        return f"small-{self.kind}" if self.kind in ("large", "fetch", "spread") else "small"
 
     def run(self, contestant: Contestant, arena: Arena) -> Metrics:
-        contestant.ensure_topic(self.topic)
+        contestant.ensure_topic(self.topic, partitions=SPREAD if self.kind == "spread" else 1)
         options = {"port": contestant.port, "topic": self.topic, "connections": self.connections}
         if self.kind in ("commit", "heartbeat"):
             python_client("bench.clients.groups", "prepare", json.dumps(options))
