@@ -255,10 +255,10 @@ def _compaction(share: int) -> list[Row]:
 def _compaction_latency(quick: bool) -> list[Row]:
     load = CompactionLatency(6, 1000, 5, Latency(1000, 2 if quick else 5))
     return [
-        Row("compacting-quiet-p99", "latency on a new broker at rest, 99 %", "ms", load, "quiet_p99"),
+        Row("compacting-quiet-p99", "latency on a new idle broker, 99 %", "ms", load, "quiet_p99"),
         Row("compacting-p50", "the same while it compacts logs, median", "ms", load, "busy_p50"),
         Row("compacting-p99", "the same while it compacts logs, 99 %", "ms", load, "busy_p99", ratio=1.0),
-        Row("compacting-effect", "the latter by that at rest", "×", load, "p99_ratio", ceiling=2),
+        Row("compacting-effect", "the latter by that when idle", "×", load, "p99_ratio", ceiling=2),
     ]
 
 

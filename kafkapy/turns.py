@@ -24,8 +24,8 @@ R = TypeVar("R")
 Steps = Generator[None, None, T]
 """Work with places to pause: each ``yield`` is one, the generator's return value is the result."""
 
-Rest = Callable[["asyncio.Future[Any] | None", Steps[T]], Coroutine[Any, Any, R]]
-"""Returns the coroutine that continues steps after their first slice; see ``Turns.run``."""
+Continuation = Callable[["asyncio.Future[Any] | None", Steps[T]], Coroutine[Any, Any, R]]
+"""Returns the coroutine that runs the steps that are left after the first slice; see ``Turns.run``."""
 
 FIRST_SLICE_S: Final = 0.001
 """Seconds of work before a request or a connection goes to the queue: many may start in one iteration."""
@@ -68,11 +68,11 @@ class Turns:
         """Start a slice now, of ``FIRST_SLICE_S`` unless told otherwise."""
         self._slice_end_s = self.now_s() + (FIRST_SLICE_S if slice_s is None else slice_s)
 
-    def run(self, steps: Steps[T], rest: Rest[T, R]) -> "T | asyncio.Task[R]":
-        """Run ``steps``: return their result if a first slice is enough for them, else a task of the rest.
+    def run(self, steps: Steps[T], continuation: Continuation[T, R]) -> "T | asyncio.Task[R]":
+        """Run ``steps``: return their result if a first slice is enough for them, else a task for the other steps.
 
-        ``rest`` gets the steps and the future that they wait for, or None, and returns the task's coroutine. Raises an
-        error of the steps within the first slice. The first steps are not timed: most requests have no more.
+        ``continuation`` gets the steps and the future that they wait for, or None, and returns the task's coroutine.
+        Raises an error of the steps within the first slice. The first steps are not timed: most requests have no more.
         """
         try:
             for _ in range(UNTIMED_STEPS):
@@ -87,7 +87,7 @@ class Turns:
         except StopIteration as end:
             result: T = end.value
             return result
-        return self._loop.create_task(rest(self.take_awaited(), steps))
+        return self._loop.create_task(continuation(self.take_awaited(), steps))
 
     def wait_for(self, awaited: "asyncio.Future[Any]") -> None:
         """End the slice of the running steps, which ``yield`` next: they go on when ``awaited`` is done."""

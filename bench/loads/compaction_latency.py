@@ -19,7 +19,7 @@ NEVER, SOON = {**POLICY, DIRTY_ENOUGH: "1.0"}, {**POLICY, DIRTY_ENOUGH: "0.01"}
 
 @dataclass(frozen=True)
 class CompactionLatency:
-    """`Latency` on a new broker that holds dirty logs of 100 B records: first at rest, then while it compacts them.
+    """`Latency` on a new broker that holds dirty logs of 100 B records: first idle, then while it compacts them.
 
     It has compacted one of them before. Each log holds `cycles` times the same `batches`, of 500 keys each.
     """
@@ -29,7 +29,7 @@ class CompactionLatency:
     cycles: int
     latency: Latency
     warm_ups = 0
-    most_rounds = 5  # of one round the percentile at rest may be half of another's
+    most_rounds = 5  # of one round the percentile when idle may be half of another's
 
     def run(self, contestant: Contestant, arena: Arena) -> Metrics:
         with arena.fresh(contestant.name, SETTINGS) as fresh:

@@ -13,7 +13,7 @@ from harness.measure import Meter
 
 PARTITIONS = 4
 TIMEOUT_S = 900.0
-"""Seconds of Spark on a machine at rest are minutes beside other work."""
+"""Seconds of Spark on an idle machine become minutes beside other work."""
 
 
 @dataclass(frozen=True)

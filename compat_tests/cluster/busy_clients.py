@@ -1,6 +1,6 @@
 """Clients that run while a cluster changes, and know afterwards what every topic must contain.
 
-Each runs in a thread, can be paused so that the logs come to rest, and measures the longest time without success.
+Each runs in a thread, can be paused so that the logs do not grow, and measures the longest time without success.
 """
 
 import threading
@@ -27,7 +27,7 @@ class Busy:
         self.done = 0
         self._last = time.monotonic()
         self._may_run = threading.Event()
-        self._rests = threading.Event()
+        self._is_paused = threading.Event()
         self._is_over = False
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -45,12 +45,12 @@ class Busy:
                 self._step()
         except BaseException as error:  # noqa: BLE001  # it is raised where the test waits
             self._failure = error
-            self._rests.set()
+            self._is_paused.set()
 
     def _wait(self) -> bool:
         if not self._may_run.is_set():
             self._settle()
-            self._rests.set()
+            self._is_paused.set()
             self._may_run.wait()
             self._last = time.monotonic()
         return not self._is_over
@@ -64,9 +64,9 @@ class Busy:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Run within, at least until some steps have succeeded; at rest afterwards."""
+        """Run within, at least until some steps have succeeded; paused afterwards."""
         self.longest_gap_s, before = 0.0, self.done
-        self._rests.clear()
+        self._is_paused.clear()
         self._may_run.set()
         try:
             yield
@@ -77,7 +77,7 @@ class Busy:
             assert self._failure is not None or self.done >= goal, f"{type(self).__name__} makes no progress"
         finally:
             self._may_run.clear()
-            assert self._rests.wait(TIMEOUT_S), f"{type(self).__name__} does not come to rest"
+            assert self._is_paused.wait(TIMEOUT_S), f"{type(self).__name__} was not paused"
         if self._failure is not None:
             raise self._failure
 

@@ -169,7 +169,7 @@ def _seen(home: Home) -> dict[str, object]:
     }
 
 
-def _at_rest(home: Home, value: Callable[[Home], dict[str, object]] = _seen) -> dict[str, object]:
+def _unchanging(home: Home, value: Callable[[Home], dict[str, object]] = _seen) -> dict[str, object]:
     """The content when two successive reads are equal, since the cleaner works in between."""
     seen = value(home)
     for _ in range(20):
@@ -177,7 +177,7 @@ def _at_rest(home: Home, value: Callable[[Home], dict[str, object]] = _seen) -> 
         before, seen = seen, value(home)
         if seen == before:
             return seen
-    raise AssertionError("the broker's contents don't come to rest")
+    raise AssertionError("the broker's contents do not stop changing")
 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
@@ -198,7 +198,7 @@ def test_records_survive_moves_of_a_directory_in_both_directions(
         home.start(home.theirs)
     for turn, move in enumerate(moves):
         member = clients.consume()
-        before, compacted = _at_rest(home), read_all(home.bootstrap)["compacted", 0]
+        before, compacted = _unchanging(home), read_all(home.bootstrap)["compacted", 0]
         clients.delete_topic()
         move(kill=kill)
         assert _seen(home) == before

@@ -151,7 +151,7 @@ def _settled(brokers: list[Broker], topics: list[Topics]) -> list[dict[str, Any]
     deadline = time.monotonic() + TIMEOUT_S
     before: list[dict[str, Any]] = []
     while (states := [_states(*pair) for pair in zip(brokers, topics, strict=True)]) != before:
-        assert time.monotonic() < deadline, "the cleaner never rests"
+        assert time.monotonic() < deadline, "the cleaner does not finish"
         before = states
         time.sleep(2)
     return states

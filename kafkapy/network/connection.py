@@ -260,9 +260,9 @@ class Connection(asyncio.BufferedProtocol):
         sent = self._sender.bytes_sent if self._sender is not None else 0
         return self.core.requests, self.unsent_size, sent, self.core.buffered_size, self.core.has_pending
 
-    def rest(self) -> None:
-        """Nothing moved for a while: hold no memory for requests that may come."""
-        self.core.rest()
+    def free_buffer(self) -> None:
+        """Free the receive buffer if it is empty; the next bytes get a new one."""
+        self.core.free_if_empty()
 
     def close(self, reason: str, level: int = logging.INFO, *, drops_unsent: bool = True) -> None:
         """End the connection, with one line in the log; at once, or when the unsent bytes have left."""

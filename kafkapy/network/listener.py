@@ -243,7 +243,7 @@ class Listener:
             sweeps = sweeps + 1 if progress == before and not is_waiting else 0
             self._quiet[connection] = (progress, sweeps)
             if sweeps == 1:
-                connection.rest()
+                connection.free_buffer()
             if sweeps >= SWEEPS_PER_IDLE_TIME:
                 self.metrics.idle_closed += 1
                 connection.close("nothing moved for connections.max.idle.ms", logging.INFO)

@@ -195,7 +195,7 @@ class FrameDecoder:
         elif len(self._view) > KEPT_SIZE > 2 * (self._end - self._start):
             self._replace(KEPT_SIZE)
 
-    def rest(self) -> None:
+    def free_if_empty(self) -> None:
         """Free the buffer if it is empty."""
         if self._start == self._end and self._frame_end < 0:
             self._start = self._end = 0

@@ -109,8 +109,10 @@ class FetchSession:
         if self.quiet is not None:
             self.quiet.remove(topic_partition)
 
-    def rest(self, replicas: ReplicaManager, replica_id: int, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Leave those of the partitions out of the next fetches of which there is nothing to tell the follower."""
+    def leave_out_quiet(
+        self, replicas: ReplicaManager, replica_id: int, topic_partitions: Iterable[TopicPartition]
+    ) -> None:
+        """Leave partitions out of the next fetches until they change, if the follower knows their present state."""
         from kafkapy.replication.quiet import QuietPartitions  # only the leaders of followers need it
 
         if self.is_closed:

@@ -132,16 +132,16 @@ def test_a_large_buffer_is_freed_although_the_next_frame_has_begun() -> None:
     assert decoder.next_frame() == b"next"
 
 
-def test_an_empty_buffer_is_freed_at_rest() -> None:
+def test_only_an_empty_buffer_is_freed() -> None:
     decoder = FrameDecoder(1 << 24)
     assert frames_of(decoder, frame(bytes(100_000)) * 3, 1 << 16) == [bytes(100_000)] * 3
-    decoder.rest()
+    decoder.free_if_empty()
     assert len(decoder.get_buffer(-1)) == INITIAL_SIZE
     feed(decoder, frame(b"x")[:3])
-    decoder.rest()
+    decoder.free_if_empty()
     feed(decoder, frame(b"x")[3:])
     assert decoder.next_frame() == b"x"
-    decoder.rest()
+    decoder.free_if_empty()
     decoder.release()
     assert frames_of(decoder, frame(b"y"), 1) == [b"y"]
 

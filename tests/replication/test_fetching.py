@@ -132,7 +132,9 @@ class Follower:
             known = self.session.partitions[read.topic_partition]
             if known.is_news(size=size, error_code=0, high_watermark=offsets[0], log_start_offset=offsets[1]):
                 news.append((size, read.high_watermark))
-        self.session.rest(self.node.replicas, FOLLOWER, [read.topic_partition for read in reads if not read.records])
+        self.session.leave_out_quiet(
+            self.node.replicas, FOLLOWER, [read.topic_partition for read in reads if not read.records]
+        )
         return news
 
     async def caught_up(self) -> None:
@@ -156,7 +158,7 @@ def test_batches_that_arrive_together_make_one_response_for_a_follower(tmp_path:
             at = 1 if is_quiet else 2
             waiting = follower.fetch(at, at)
             if is_quiet:
-                follower.session.rest(follower.node.replicas, FOLLOWER, TWO)
+                follower.session.leave_out_quiet(follower.node.replicas, FOLLOWER, TWO)
                 assert not follower.session.due
             for each in TWO:
                 follower.node.replicas.append(each, batch())
@@ -178,7 +180,7 @@ def test_a_follower_is_told_a_new_high_watermark_soon(tmp_path: Path, when: str)
             follower.other_has(TP, 2)
         waiting = follower.fetch(2, 1)
         if when == "while the partition is quiet":
-            follower.session.rest(follower.node.replicas, FOLLOWER, TWO)
+            follower.session.leave_out_quiet(follower.node.replicas, FOLLOWER, TWO)
         if when != "by this fetch":
             follower.other_has(TP, 2)
         follower.node.clock.advance(TELL_WITHIN_MS - 1)

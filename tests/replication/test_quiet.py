@@ -93,7 +93,7 @@ def test_a_new_high_watermark_alone_can_wait(tmp_path: Path) -> None:
 
 
 def test_a_follower_of_a_quiet_partition_has_caught_up_at_each_fetch_of_the_session(tmp_path: Path) -> None:
-    """Else the first record after a long rest would make the follower one that lags."""
+    """Else the first record after a long quiet time would make the follower one that lags."""
     session = Session(tmp_path)
     assert session.is_quiet()
     session.node.clock.advance(10 * LAG_MS)
@@ -166,6 +166,6 @@ def test_a_session_that_has_left_the_cache_watches_nothing(tmp_path: Path) -> No
     cache.remember(session, [(TP, FetchWish(3, 100, 0, 0))])
     session.partitions[TP].high_watermark, session.partitions[TP].log_start_offset = 3, 0
     cache.remove(session.session_id)
-    session.rest(node.replicas, FOLLOWER, [TP])  # its last fetch, which has waited, is answered
+    session.leave_out_quiet(node.replicas, FOLLOWER, [TP])  # its last fetch, which has waited, is answered
     assert session.quiet is None
     assert TP in session.due

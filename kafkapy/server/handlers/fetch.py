@@ -271,7 +271,7 @@ def _news(
                 session.move_to_end(read.topic_partition)
                 news.append(read)
         if limits.is_follower:
-            _rest(context, limits, session, piece)
+            _leave_out_quiet(context, limits, session, piece)
     return news
 
 
@@ -288,12 +288,12 @@ def _is_news(session: FetchSession, read: PartitionRead) -> bool:
     return news or read.diverging is not None or read.preferred_read_replica != NO_BROKER_ID
 
 
-def _rest(
+def _leave_out_quiet(
     context: "RequestContext", limits: FetchLimits, session: FetchSession, reads: Sequence[PartitionRead]
 ) -> None:
-    """Leave out of a follower's next fetches what it has whole and was told about."""
+    """Leave quiet partitions out of a follower's next fetches: it has their records and knows their offsets."""
     nothing_new = [read.topic_partition for read in reads if not (read.records or read.error_code or read.diverging)]
-    session.rest(context.services.replica_manager, limits.replica_id, nothing_new)
+    session.leave_out_quiet(context.services.replica_manager, limits.replica_id, nothing_new)
 
 
 def _opened(
