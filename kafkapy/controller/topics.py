@@ -624,8 +624,8 @@ async def _late(names: Iterable[str], results: dict[str, TopicResult], error: Br
 def _refused(name: str, error: BrokerError) -> TopicResult:
     """Return the result for an error that was raised.
 
-    Its traceback refers to the frame that has the result, and so to the whole request: as a cycle that would stay in
-    memory until the next full garbage collection.
+    The error loses its traceback: that refers to the frame which has the result, and so to the whole request. The cycle
+    of references would stay in memory until the next full garbage collection.
     """
     return TopicResult(name, error.with_traceback(None))
 

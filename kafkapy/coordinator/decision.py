@@ -1,7 +1,8 @@
 """A decision of a coordinator, and the one way in which its records reach the log and the state.
 
 ``DecisionWriter.write`` appends the records of a decision, waits until enough replicas have them, replays them, and
-sets the answer, in this order. Nothing is answered before it is acknowledged, and nothing changes the state but replay.
+sets the answer, in this order. No request is answered before its records are acknowledged, and only replay changes the
+state.
 """
 
 import asyncio
@@ -41,7 +42,7 @@ class Decision(ABC, Generic[R]):
         return True
 
     def wait_started(self, end_offset: int, /) -> None:
-        """Other replicas must acknowledge the records first; other requests are decided meanwhile.
+        """Other replicas must acknowledge the records first; other requests are decided in the meantime.
 
         ``end_offset`` is the log's end behind the records.
         """

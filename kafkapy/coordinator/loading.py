@@ -2,7 +2,7 @@
 
 A load is cut into steps, so that a large partition does not delay other requests. Records that can't be decoded are
 skipped, counted and logged: one bad record must not make a whole partition unavailable. In a damaged segment the load
-searches for the readable batches. Only a partition that can't be read at all (its disk fails) is not loaded.
+searches for the readable batches. Only a partition that can't be read at all (a disk error) is not loaded.
 """
 
 import logging

@@ -1,9 +1,9 @@
 """The memory for incoming requests and unread responses: two budgets of ``queued.max.request.bytes`` each.
 
-- Requests that have arrived in part: what counts is the size of receive buffers, which grow with the bytes that arrive;
-  announcing a large frame is free. When the budget is used up, connections with frames above ``SMALL_FRAME_SIZE`` are
-  not read, except one: the **exempt** connection may exceed the budget until its frame is complete, so that there is
-  always progress. The connection with the fewest bytes to come is exempt.
+- Requests that have arrived in part: the budget counts the size of receive buffers, which grow with the bytes that
+  arrive; a large announced length costs nothing. When the budget is used up, connections with frames above
+  ``SMALL_FRAME_SIZE`` are not read, except one: the **exempt** connection may exceed the budget until its frame is
+  complete, so that there is always progress. The connection with the fewest bytes to come is exempt.
 - Responses above ``SMALL_FRAME_SIZE`` that a client has not read yet: they count, and while the budget is used up no
   request whose response may be large is served (``server/dispatch/``). Records that are sent from files don't count,
   bytes that occur in a response several times count once.
@@ -52,7 +52,7 @@ class Holder(Protocol):
         ...
 
     def memory_granted(self) -> None:
-        """Called when the holder may ask for memory again."""
+        """Called when the holder may request memory again."""
         ...
 
     def is_abandoned(self) -> bool:
@@ -195,7 +195,7 @@ class FrameBudget:
         self._grant()
 
     def _grant(self) -> None:
-        """Let the waiting connections ask again, the one with the fewest bytes to come first."""
+        """Let the waiting connections try again, the one with the fewest remaining bytes first."""
         for holder in sorted(self._waiting, key=lambda each: each.missing_size):
             if self._exempt is not None and self.available <= 0:
                 return

@@ -12,7 +12,7 @@ leave together; ``transport.py`` and ``sender.py`` send bytes. This module has t
   requests delays the others as long as it sends: up to 120 s (``bench/results/robustness.md``);
 - a large frame, and a large response that is not read, are charged to the broker's budgets (``budget.py``).
 
-How a connection ends:
+The ends of a connection:
 
 - The peer closes its side: the requests that it had sent are answered first. A fetch waits for no more data then, since
   the peer may be gone.
@@ -240,7 +240,7 @@ class Connection(asyncio.BufferedProtocol):
         self.core.clear_busy(UNSENT)
         if not isinstance(self._unread, _UnsentParts):  # which count until the last of them is sent
             self._release_unread()
-        # Not at once: the transport calls this during a write, where it must not be aborted.
+        # This is deferred: the transport calls this method during a write, and an abort is not allowed there.
         asyncio.get_running_loop().call_soon(self._guarded, self._go_on_sending)
 
     # called by the listener
@@ -288,7 +288,7 @@ class Connection(asyncio.BufferedProtocol):
     # serving
 
     def _serve(self) -> None:
-        """Answer what has arrived, until the next request has to wait or the slice is over.
+        """Answer the requests that have arrived, until the next one has to wait or the slice is over.
 
         The usual course of a request is written inline: each saved call is about 1 % of a small request. Raises
         ``_REFUSALS``, ``_SEND_FAILURES`` and unexpected errors of handlers; replies to earlier requests leave first.
@@ -332,7 +332,7 @@ class Connection(asyncio.BufferedProtocol):
         self._slice_s = FIRST_SLICE_S
 
     def _go_on(self) -> None:
-        """Serve what has arrived meanwhile, unless the connection is about to end; steer reading on."""
+        """Serve the requests that have arrived, unless the connection is about to end; pause or resume reading."""
         if self._transport is not None and not self._transport.is_closing():
             self._serve()
             self._steer_reading()
@@ -415,7 +415,8 @@ class Connection(asyncio.BufferedProtocol):
         for output in outputs:
             self._send(output)
         self._end_if_refused()
-        self._go_on()  # also while it waits on: there is room behind the frame again, and the peer may go meanwhile
+        # Even if the reply still waits: its frame may be released, and the end of the stream must be noticed.
+        self._go_on()
 
     # sending
 
@@ -455,7 +456,7 @@ class Connection(asyncio.BufferedProtocol):
             if held > SMALL_FRAME_SIZE:
                 earlier = self._unread
                 self._charge_unread(_UnsentParts(self), held + self.unsent_size)
-                if earlier is not None:  # now: else those that wait for memory would wake for nothing
+                if earlier is not None:  # after the new charge: else waiting connections resume without free memory
                     self._owner.response_budget.release(earlier)
 
     def _sent(self) -> None:

@@ -21,8 +21,8 @@ Several may hold at once. Requests may arrive in any state; they are kept, and l
    ``may_overtake`` holds.
 3. The caller ends the request with exactly one of ``reply`` (the response is there, or there is none), ``begin_wait``
    (it comes later) and ``refuse`` (the bytes can't be answered, and the connection ends).
-4. ``arrived`` follows each ``begin_wait`` when what is waited for is there, in any order; then comes ``end_wait`` with
-   the response, ``fail_wait`` with an error, or ``wait_on`` if there is more to wait for.
+4. When the awaited event has happened, in any order, the caller calls ``arrived``; then it calls ``end_wait`` with the
+   response, ``fail_wait`` with an error, or ``wait_on`` with the next event.
 5. The core returns what to send now, in the order of the requests: a response stays here until those before it are
    sent, and a small one may also stay while more requests have arrived; ``take_replies`` returns these.
 
@@ -66,7 +66,7 @@ QUEUED: Final = 8
 CLOSED: Final = 16
 
 Sent = bytearray | list[Part]
-"""What to send now: bytes, or a response with several parts (bytes, file slices)."""
+"""The output to send now: bytes, or a response with several parts (bytes, file slices)."""
 Output = Sent | None
 """The same, or nothing."""
 
@@ -78,7 +78,7 @@ class Pending:
 
     def __init__(self, waited: Waiting[object] | None, reply: list[Part] | None = None) -> None:
         self.waited = waited
-        """What its response is waited for by; None when it is there."""
+        """The awaited event of the response; None when the response is there."""
         self.reply = reply
         self.refusal: Exception | None = None
         """Why the connection ends here."""
@@ -153,7 +153,7 @@ class ConnectionCore(FrameDecoder):
             self.release()
 
     def arrived(self, waited: Waiting[object]) -> Pending:
-        """What is waited for is there; exactly one of ``end_wait``, ``fail_wait`` and ``wait_on`` follows."""
+        """The awaited event has happened; exactly one of ``end_wait``, ``fail_wait`` and ``wait_on`` follows."""
         pending = next(each for each in self._pending if each.waited is waited)
         if self.holds_frame and self._pending[-1] is pending:  # which the last request has kept until now
             self.release()
@@ -176,7 +176,7 @@ class ConnectionCore(FrameDecoder):
         return self._take_pending()
 
     def refuse(self, error: Exception) -> None:
-        """Take nothing more, since what has arrived can't be answered; ``refusal`` is set when all before it is."""
+        """Take no more requests, since the next one can't be answered; ``refusal`` is set after the last reply."""
         self.close()
         if self._pending:
             pending = Pending(None)
@@ -186,7 +186,7 @@ class ConnectionCore(FrameDecoder):
             self.refusal = error
 
     def waited(self) -> Iterator[Waiting[object]]:
-        """Yield what is waited for, in the order of the requests."""
+        """Yield the awaited events, in the order of the requests."""
         for pending in tuple(self._pending):
             if pending.waited is not None:
                 yield pending.waited
@@ -260,7 +260,7 @@ class ConnectionCore(FrameDecoder):
 
     @property
     def is_finished(self) -> bool:
-        """Whether the peer sends no more and all it has asked is answered, after ``next_frame`` has found no frame."""
+        """Whether the peer sends no more and all its requests are answered, after ``next_frame`` has found no frame."""
         return self.peer_closed and not self.busy
 
     # reading
@@ -276,7 +276,7 @@ class ConnectionCore(FrameDecoder):
 
     @property
     def budgeted_size(self) -> int:
-        """Bytes that the buffer of the incomplete frame is about to take beyond those that every connection has."""
+        """Bytes that the buffer of the incomplete frame will take beyond the first buffer that every connection has."""
         if (self.busy and not self.may_overtake()) or self.pending_size <= SMALL_FRAME_SIZE:
             return 0
         return self.wanted_capacity - SMALL_FRAME_SIZE

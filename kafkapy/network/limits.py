@@ -88,11 +88,12 @@ class ListenerResources:
 
 
 def allow_many_descriptors() -> int:
-    """Let this process open as many files as the system allows it (often 1,024 until it asks); return how many.
+    """Raise this process's limit of open files to the maximum that the system allows (often 1,024 before); return the
+    limit.
 
     -1 means that the system has no such limit.
 
-    Each connection takes a descriptor, and each open segment. Only a process that is a broker should call it.
+    Each connection takes a descriptor, and each open segment. Only a broker process should call it.
     """
     if resource is None:
         return -1
@@ -105,7 +106,8 @@ def allow_many_descriptors() -> int:
 def first_kept_descriptor() -> int:
     """Return the lowest descriptor that no connection may take: the last ones are kept for files.
 
-    The system gives out the lowest free one. So the broker can change what it stores while clients hold the others.
+    The system gives out the lowest free one. The broker can therefore change the present set while clients hold an
+    earlier one.
     """
     if resource is None:
         return sys.maxsize

@@ -27,7 +27,7 @@ MOST: Final = 64
 """Connections whose replies wait for each other: some milliseconds of small requests."""
 
 LATE_SIZE: Final = 4096
-"""Bytes of requests whose replies may wait for those of other connections, and for which others may wait."""
+"""Bytes of requests whose replies may be delayed, so that replies of several connections are sent together."""
 
 READ_AHEAD_SIZE: Final = 65_536
 """Bytes of later requests that are kept while one is being served; then the socket is not read. This is a bound rather

@@ -10,11 +10,11 @@ guards the transport's own); a rest below 128 kB is read and given to the transp
 
 A slice is large from 128 kB on, since reading a shorter one and writing it together with the bytes around it costs
 less: 64 kB take both ends together 39 µs and not 50, and arrive in one piece and not in two or three, each of which an
-asyncio client takes in for 20 µs more. If the response is nothing but a head and a slice, 16 kB are enough: the kernel
-holds the head back (``MSG_MORE``) until the slice is there, so that both are still one piece to the client. That is a
-Fetch of one partition before version 12, from which on tags follow. At 64 kB it saves a quarter of the broker's
-processor time on 16 connections, a tenth on one, and as much of the round trip; below 16 kB nothing
-(``bench/results/small-requests.md``).
+asyncio client takes in for 20 µs more. If the response is only a head and a slice, 16 kB are enough: the kernel holds
+the head back (``MSG_MORE``) until the slice is there, so that both are still one piece to the client. Only the response
+to a Fetch of one partition before version 12 ends with its slice; later versions have tags behind it. At 64 kB this
+saves a quarter of the broker's processor time on 16 connections, a tenth on one, and as much of the round trip; below
+16 kB nothing (``bench/results/small-requests.md``).
 
 A slice that has to be converted for an old client is converted and sent piece by piece; between two pieces the loop
 serves other connections.
@@ -271,7 +271,7 @@ class SendfileSender(BodySender):
     def _send_slice(self) -> bool:
         """See ``BodySender._send_slice``."""
         if self._transport.is_closing():
-            self._unwatch()  # what was before the slice is dropped
+            self._unwatch()  # the bytes before the slice are dropped
             return False
         is_sent = self._fill_socket()
         if not is_sent:

@@ -1,4 +1,4 @@
-"""The peer of one connection, as the broker knows it."""
+"""The peer of one connection: the broker's data about it."""
 
 from typing import Any, Final
 

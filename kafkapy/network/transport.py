@@ -97,7 +97,7 @@ class PlaintextTransport:
 def unread_before_end(descriptor: int) -> int | None:
     """Return the unread bytes before the end of the stream; None if it has not arrived, or is not reported.
 
-    The event loop learns of the end of a stream only by reading, and a connection that waits for memory is not read.
+    The event loop notices the end of a stream only by a read, and a connection that waits for memory is not read.
     """
     if not _END or _fcntl is None or _termios is None:
         return None

@@ -25,7 +25,7 @@ class ResourceType(IntEnum):
 
 
 class AclOperation(IntEnum):
-    """What a client does with a resource, by the codes of Apache Kafka's ``AclOperation``."""
+    """The operations of a client on a resource, by the codes of Apache Kafka's ``AclOperation``."""
 
     READ = 3
     WRITE = 4

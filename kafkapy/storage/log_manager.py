@@ -488,7 +488,7 @@ class LogManager:
         self._checkpoint(LOG_START_OFFSET, self.storage.flusher)
 
     def _online_logs(self) -> Iterator[Log]:
-        """Yield the logs one by one; those that are deleted or go offline meanwhile are left out."""
+        """Yield the logs one by one; logs that are deleted or go offline between two steps are left out."""
         for logs in (self._logs, self._futures):
             for partition, log in tuple(logs.items()):
                 if logs.get(partition) is log:
@@ -518,8 +518,8 @@ class LogManager:
     def trim(self, log: Log, *, compacted: bool) -> Steps[None]:
         """Delete the old segments of ``log``, in steps, if it is ``compacted`` or not, as the caller expects.
 
-        Nothing is deleted when the log is being compacted or moved, nor when it is not here any more; this may change
-        between two steps. An error of the disk has been logged.
+        A log that is being compacted or moved, or that was removed, is left as it is; this may change between two
+        steps. An error of the disk has been logged.
         """
 
         def may_go_on() -> bool:

@@ -147,7 +147,7 @@ def _load_directory(
         for partition, path in found.paths:
             yield
             if directory.failure is not None:
-                return  # since the last step; what was opened is closed
+                return  # since the last step; the logs that were opened are closed
             config, checkpointed = config_of(partition.topic), found.checkpointed(partition)
             if path in recovered:
                 checkpointed = checkpointed._replace(recovered=True)

@@ -1,4 +1,4 @@
-"""The seam of the group protocols: what all types of groups have in common.
+"""The interface of the group protocols: the state and methods that all types of groups share.
 
 Types differ in how the members share partitions. ``classic/`` is the only type so far: the protocol of JoinGroup and
 SyncGroup. A further type, with its own requests and records, is a package beside it:
@@ -43,7 +43,7 @@ class Group(ABC):
             self.budget.used_bytes += self._name_size
 
     def release_name(self) -> None:
-        """Release what the group id takes of the budget; the group is no longer known."""
+        """Release the group id's bytes from the budget; the group is removed."""
         self.budget.used_bytes -= self._name_size
         self._name_size = 0
 

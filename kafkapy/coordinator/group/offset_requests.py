@@ -42,7 +42,7 @@ LARGEST_TEMPLATE_SIZE: Final = 4096
 
 
 class CommitPattern:
-    """What the commits of one member for the same partitions have in common, which is all but the offsets.
+    """The values that the commits of one member for the same partitions share: all but the offsets.
 
     ``call`` is without them; ``rows`` are the partitions with the leader epochs in the commits; there are no metadata.
     """

@@ -50,10 +50,11 @@ class OpenTransaction:
 class Offsets:
     """The offsets of one group: replayed ones, and by partition the number of commits that the log does not have yet.
 
-    ``_in_transactions`` holds, by producer id, the transactions that have not ended; ``_transactions`` holds, by
-    partition, those that will commit its offset: very many transactions may be open. ``_unsettled`` counts those of
-    their commits that the log does not have yet. ``_under_way`` holds the partitions with a commit, in a transaction or
-    not, that is being appended and that no tombstone follows; with the log's end after the last such append.
+    ``_in_transactions`` holds, by producer id, the pending transactions; ``_transactions`` holds, by partition, the
+    pending transactions that have committed an offset of the partition, since very many transactions may be open.
+    ``_unsettled`` counts, by partition, the commits in transactions that are being appended.
+    ``_under_way`` holds the partitions with a commit, in a transaction or not, that is being appended and that no
+    tombstone follows; with the log's end after the last such append.
     """
 
     __slots__ = (
@@ -99,7 +100,7 @@ class Offsets:
         return not self._committed and self._is_idle()
 
     def has_only(self, partitions: list[TopicPartition]) -> bool:
-        """Whether the group has, and is committing, no other offsets than those of ``partitions``."""
+        """Whether the group has committed and pending offsets only of ``partitions``."""
         return self._is_idle() and self._committed.keys() <= set(partitions)
 
     def is_committed_since(self, topic_partition: TopicPartition, end_offset: int) -> bool:
@@ -211,7 +212,7 @@ class Offsets:
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> Steps[None]:
         """Replay the marker of the producer's transaction, in steps.
 
-        What the producer commits after this call is of its next transaction, also before the first of the steps.
+        Commits of the producer after this call belong to its next transaction, also before the first of the steps.
         """
         return self._end_transaction(self._in_transactions.pop(producer_id, OpenTransaction()), is_commit)
 

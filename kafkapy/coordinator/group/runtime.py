@@ -52,7 +52,7 @@ class GroupRuntime(Runtime[GroupShard]):
         return shard.groups.get(group_id) or ErrorCode.UNKNOWN_MEMBER_ID
 
     def groups(self) -> Iterator[list[tuple[GroupShard, Group]]]:
-        """All groups that are served, in pieces; groups that were deleted meanwhile are left out."""
+        """All groups that are served, in pieces; groups that are deleted between two pieces are left out."""
         for shard in self.loaded_shards():
             for piece in pieces(list(shard.groups.values())):
                 if shard.is_current:
@@ -93,7 +93,7 @@ class GroupRuntime(Runtime[GroupShard]):
         As in Kafka this is work in the background: a transaction may have offsets of very many partitions.
         """
         shard = self.shards.get(partition)
-        if shard is not None and shard.is_read:  # else the marker is read with the rest of the log
+        if shard is not None and shard.is_read:  # otherwise loading reads the marker with the rest of the log
             self._background.run(shard.end_transaction(producer_id, is_commit=is_commit))
 
     # Load and unload

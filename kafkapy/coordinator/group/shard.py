@@ -196,7 +196,7 @@ class GroupShard(Shard):
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> Steps[None]:
         """Replay a marker, in steps: the offsets of the producer's transaction become visible, or are dropped.
 
-        What the producer commits after this call is of its next transaction, also before the first of the steps.
+        Commits of the producer after this call belong to its next transaction, also before the first of the steps.
         """
         groups = [self.groups.get(group_id) for group_id in self.open_transactions.pop(producer_id, ())]
         # the others were deleted, with the offsets that the transaction would have committed

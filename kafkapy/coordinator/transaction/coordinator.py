@@ -63,7 +63,7 @@ class TransactionCoordinator:
         self._runtime.repeat(self._expire, self.settings.expiration_check_interval_ms)
 
     def shutdown(self) -> None:
-        """Stop the timers; the log has everything that was acknowledged, and the next start ends what is prepared."""
+        """Stop the timers; the next start completes the prepared transactions, which the log has."""
         self._runtime.markers.stop()
         self._runtime.shutdown()
 

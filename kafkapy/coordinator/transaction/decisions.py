@@ -36,7 +36,7 @@ def initialize(
 ) -> tuple[Transition | None, Initialized] | None:
     """None means: it needs ``new_id``, a producer id that has not been used yet.
 
-    An open transaction is aborted and its producer is fenced; the client repeats its request meanwhile.
+    An open transaction is aborted and its producer is fenced; the client repeats its request in the meantime.
     """
     if transaction.has_pending_transition:
         return _refused(ErrorCode.CONCURRENT_TRANSACTIONS)

@@ -159,7 +159,7 @@ class MarkerSender:
             self._run(self._send_all())
 
     def _send_all(self) -> Steps[None]:
-        """Send the missing markers of all transactions, and once more if ``try_again`` was called meanwhile."""
+        """Send the missing markers of all transactions, and repeat that if ``try_again`` was called during the call."""
         try:
             while self._is_due:
                 self._is_due = False
@@ -211,7 +211,7 @@ class MarkerSender:
     def leader_of(self, topic_partition: TopicPartition) -> int:
         """The broker that leads the partition, ``NO_LEADER``, or ``DELETED`` when its topic was deleted.
 
-        This broker knows its own leadership before the metadata has it.
+        This broker's leadership is set before the metadata image has it.
         """
         if self._writer.leads(topic_partition):
             return self._broker_id
@@ -244,7 +244,7 @@ class MarkerSender:
         self._continue(completion)
 
     def _give_up(self, completion: _Completion, topic_partition: TopicPartition, error_code: int) -> None:
-        """Stop ending a transaction: the partition knows a later producer or coordinator, which ends it.
+        """Stop the completion of a transaction: the partition has a later producer or coordinator, which completes it.
 
         As in Kafka, requests of the transactional id get CONCURRENT_TRANSACTIONS until its shard is loaded again.
         """

@@ -1,4 +1,4 @@
-"""The APIs of a listener, and what a request of each needs."""
+"""The APIs of a listener, and the rules for a request of each."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from kafkapy.protocol.constants import AclOperation, AclResourceType
 
 
 class Permission(NamedTuple):
-    """An operation on the resources of a kind that a request names, as Apache Kafka's authorizer is asked for it."""
+    """An operation on the resources of a kind that a request names: the arguments of Apache Kafka's authorizer."""
 
     operation: AclOperation
     resource_type: AclResourceType
@@ -23,7 +23,7 @@ class Api(NamedTuple):
     module: str
     """Name of the handler's module in ``kafkapy.server.handlers``."""
     permissions: tuple[Permission, ...]
-    """What a client needs for all that the API can do; a request may need some of it only. Empty: nothing."""
+    """The permissions for all functions of the API; one request may use only some of them. Empty: nothing."""
     between_brokers: bool = False
     """Whether only brokers send it: a listener without other brokers does not serve it."""
     needs_whole_image: bool = False

@@ -49,8 +49,8 @@ INLINE_SLOTS: Final = 10_000
 """Values of a request that are decoded on the event loop: about a millisecond of work."""
 
 OVERTAKEN_SLOTS: Final = 1_000
-"""Values of a request that others may overtake while it waits: those of a connection that wait together have few times
-``INLINE_SLOTS``."""
+"""Values of a request, at most, during whose wait the connection's next request may be served. The waiting requests of
+a connection have together only a few times ``INLINE_SLOTS`` values."""
 
 INLINE_STRUCTS: Final = 1_000
 """Structs of a response that are encoded on the event loop: about a millisecond of work.
@@ -68,7 +68,7 @@ SLOT_SIZE: Final = 100
 """Bytes that a decoded value counts as in the memory budget, until the request is answered."""
 
 Answer = Result | Steps[Result] | asyncio.Task[Response | asyncio.Future[Response]]
-"""What a handler returns, or the task of its remaining steps."""
+"""The result of a handler, or the task of its remaining steps."""
 
 Reply = list[Part] | Waiting[Route] | None
 """The frame of a response, what to wait for, or None for a request without an answer."""
@@ -234,8 +234,8 @@ class Dispatcher:
         try:
             return encode(header, route.flexible_response_header, response, INLINE_STRUCTS)
         except TooManyStructs:
-            # Not the task itself, which a connection would take for one that needs its request's frame, and would let
-            # run on when it is closed. The future is cancelled then, and the task with it.
+            # The response waits for a future and not for the task: a connection regards a task as one that uses the
+            # request's frame, and does not cancel it when it closes. It cancels the future, and that cancels the task.
             encoding = asyncio.get_running_loop().create_task(self._encode_large(route, header, response))
             return Waiting(route, header, Delayed.of(encoding, None))
 

@@ -1,8 +1,8 @@
 """The last stage of a request: the response becomes a frame.
 
 Most responses are written by their class. Where many requests get nearly the same response, a handler keeps a
-``ResponseTemplate`` and fills in what varies, which takes half the time. A long response that is encoded in steps is an
-``EncodedParts``.
+``ResponseTemplate`` and sets only the fields that vary, which takes half the time. A long response that is encoded in
+steps is an ``EncodedParts``.
 """
 
 import struct

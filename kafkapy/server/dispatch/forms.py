@@ -9,8 +9,9 @@ module declares with its ``PATTERN`` which fields vary. The form knows the place
 bytes with those of the request that it was made of, and makes the request with the values that it finds. A request
 that differs elsewhere is decoded.
 
-A form is made of the second request that a connection sends of an API and version. If requests miss it, it is made
-anew, of the eighth, sixteenth, … of them: a client whose requests vary elsewhere pays seldom for a form.
+A form is made of the second request that a connection sends of an API and version. If requests do not match, it is made
+anew, from the eighth, sixteenth, … of them: a client whose requests vary elsewhere seldom causes the cost of a new
+form.
 """
 
 from collections.abc import Callable
@@ -45,7 +46,7 @@ _header_of: Final = maker(RequestHeader)
 
 
 class Pattern(NamedTuple, Generic[M]):
-    """Which fields of an API's requests vary from one request of a connection to the next."""
+    """The fields of an API's requests that vary from one request of a connection to the next."""
 
     formats: Callable[[RequestContext, M], str | None]
     """Return the formats of these fields: letters of ``struct``, then perhaps ``RECORDS``. None: no form is of use."""
@@ -146,4 +147,4 @@ def _same(request: Message, _: tuple[int, ...], __: Records | None) -> Message:
 
 
 REPEATED: Final[Pattern[Message]] = Pattern(lambda _context, _request: "", _same)
-"""Nothing varies but the correlation id."""
+"""Only the correlation id varies."""

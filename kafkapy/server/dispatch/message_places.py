@@ -1,9 +1,9 @@
-"""Which topics, partitions and groups a request names: traces and faults select requests by them.
+"""The topics, partitions and groups that a request names: traces and faults select requests by them.
 
-The lists and fields come from Kafka's definitions (``kafkapy/protocol/places.py``). Three requests name more than their
-own lists say: a fetch has a session, Metadata may ask for all topics and is answered for each partition, and the key of
-FindCoordinator may be a group. AlterReplicaLogDirs has its topics within a list of directories, which its response has
-not.
+The lists and fields come from Kafka's definitions (``kafkapy/protocol/places.py``). Three requests concern more than
+their own lists name: a fetch has a session, Metadata may request all topics and its response has each partition, and
+the key of FindCoordinator may be a group. AlterReplicaLogDirs has its topics within a list of directories, which its
+response has not.
 """
 
 from collections.abc import Callable, Iterator

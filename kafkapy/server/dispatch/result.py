@@ -1,4 +1,4 @@
-"""What a handler returns: the response now, later, or in steps.
+"""The result of a handler: the response now, later, or in steps.
 
 - Now: the response, or None if the request has no answer.
 - Later: an awaitable of it. A Future waits for an event; it can be cancelled when the client disconnects, and needs the

@@ -1,4 +1,4 @@
-"""How requests of an API in one version are served: what the stages need to know of the API's handler."""
+"""The route of an API in one version: the properties of the API's handler that the stages need."""
 
 from collections.abc import Callable
 from functools import cache
@@ -26,7 +26,7 @@ class Route(NamedTuple):
     is_pipelined: bool
     """A request may be served while earlier ones of this API wait for their responses."""
     pattern: Pattern[Message] | None
-    """Which fields of its requests vary; None: all are decoded."""
+    """The fields of its requests that vary; None: all requests are decoded."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Where the integers are in which otherwise equal messages differ."""
+"""The positions of the integers in which otherwise equal messages differ."""
 
 from struct import Struct
 

@@ -2,8 +2,8 @@
 
 An ``ApiTable`` has the APIs of a listener: ApiVersions derives from it, ``docs/compatibility.md`` from ``REGISTRY``. An
 API's module is imported at its first request; it has ``handle(context, request)``, which returns the response now,
-later or in steps (``server/dispatch/result.py``). The permissions are those that Apache Kafka 2.7's ``KafkaApis`` asks
-its authorizer for.
+later or in steps (``server/dispatch/result.py``). The permissions are those that Apache Kafka 2.7's ``KafkaApis``
+passes to its authorizer.
 """
 
 from typing import Final

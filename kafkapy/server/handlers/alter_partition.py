@@ -1,4 +1,5 @@
-"""AlterPartition v0, AlterIsr in Apache Kafka 2.7: a leader asks the controller for other in-sync replicas (KIP-497).
+"""AlterPartition v0, AlterIsr in Apache Kafka 2.7: a leader requests a change of the in-sync replicas from the
+controller (KIP-497).
 
 Done: each partition by itself, compared with the leader epoch and version that the leader knows; what is so already
 succeeds. Refused beyond what 2.7.2 refuses: a sender that does not lead, replicas that are not assigned, a leader epoch

@@ -1,9 +1,9 @@
 """ControlledShutdown: a broker that is about to stop has its leaderships moved to other brokers first.
 
 Versions 0-3; only the controller serves it. The answer lists the partitions with several replicas that the broker still
-leads; it asks again until there are none.
-Errors: STALE_CONTROLLER_EPOCH 11 (another broker is the controller), STALE_BROKER_EPOCH 77, BROKER_NOT_AVAILABLE 8 or,
-as from 2.7.2 if the request has a broker epoch, UNKNOWN_SERVER_ERROR -1 (the broker is not registered).
+leads; the broker repeats the request until there are none. Errors: STALE_CONTROLLER_EPOCH 11 (another broker is the
+controller), STALE_BROKER_EPOCH 77, BROKER_NOT_AVAILABLE 8 or, as from 2.7.2 if the request has a broker epoch,
+UNKNOWN_SERVER_ERROR -1 (the broker is not registered).
 """
 
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 async def handle(context: "RequestContext", request: ControlledShutdownRequest) -> ControlledShutdownResponse:
-    """Hand the broker to the controller and list what it still leads."""
+    """Move the broker's leaderships and list the partitions that it still leads."""
     broker, epoch = request.broker_id, request.broker_epoch
     try:
         remaining = await context.services.controller.ask(

@@ -1,11 +1,11 @@
 """ElectLeaders: preferred or, at the price of records, any leaders for partitions (KIP-183, KIP-460).
 
-Versions 0-2; only the controller serves it. Without a list of partitions it is about all, and those that need no
-election are left out of the answer. Answered when this broker's metadata have the new leaders.
-Errors, by partition: UNKNOWN_TOPIC_OR_PARTITION 3, REQUEST_TIMED_OUT 7 (a new leader is not known here in time),
-INVALID_TOPIC_EXCEPTION 17 (the topic is being deleted), NOT_CONTROLLER 41, PREFERRED_LEADER_NOT_AVAILABLE 80 (the
-preferred replica is not alive and in sync), ELIGIBLE_LEADERS_NOT_AVAILABLE 83 (no replica is alive),
-ELECTION_NOT_NEEDED 84. For the whole request: UNKNOWN_SERVER_ERROR -1 (an unknown kind of election), as from 2.7.2.
+Versions 0-2; only the controller serves it. A request without a list of partitions means all, and the answer then omits
+the partitions that need no election. Answered when this broker's metadata have the new leaders. Errors, by partition:
+UNKNOWN_TOPIC_OR_PARTITION 3, REQUEST_TIMED_OUT 7 (a new leader is not known here in time), INVALID_TOPIC_EXCEPTION 17
+(the topic is being deleted), NOT_CONTROLLER 41, PREFERRED_LEADER_NOT_AVAILABLE 80 (the preferred replica is not alive
+and in sync), ELIGIBLE_LEADERS_NOT_AVAILABLE 83 (no replica is alive), ELECTION_NOT_NEEDED 84. For the whole request:
+UNKNOWN_SERVER_ERROR -1 (an unknown kind of election), as from 2.7.2.
 """
 
 from typing import TYPE_CHECKING, Final

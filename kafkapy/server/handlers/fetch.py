@@ -145,7 +145,7 @@ def _begin(context: "RequestContext", request: FetchRequest) -> Steps[FetchRespo
 def _continue(
     sessions: FetchSessionCache, request: FetchRequest, wishes: dict[TopicPartition, FetchWish]
 ) -> Steps[FetchResponse | _Begun]:
-    """Continue the request's session, which knows partitions beside those that the request names."""
+    """Continue the request's session, which has partitions beside those that the request names."""
     session = sessions.get(request.session_id)
     if session is None or session.epoch != request.session_epoch:
         return FetchResponse(error_code=_SESSION_NOT_FOUND if session is None else _INVALID_SESSION_EPOCH)
@@ -231,7 +231,7 @@ def _is_plain(read: PartitionRead) -> bool:
 
 @lru_cache(maxsize=_KNOWN_ANSWERS)
 def _of_one_partition(version: int, session_id: int, topic_partition: TopicPartition) -> RecordsTemplate:
-    """The response with what was read of one partition, which has nothing unusual."""
+    """The response with the read of one partition, which has nothing unusual."""
     topic, index = topic_partition
 
     def make(
@@ -245,7 +245,7 @@ def _of_one_partition(version: int, session_id: int, topic_partition: TopicParti
 
 
 async def _converted(context: "RequestContext", limits: FetchLimits, begun: _Begun, reads: Reads) -> FetchResponse:
-    """Answer a client that knows older formats only; it has no session."""
+    """Answer a client that supports older formats only; it has no session."""
     replicas, version = context.services.replica_manager, context.header.api_version
     converted = await fetch_versions.convert_all(
         replicas,

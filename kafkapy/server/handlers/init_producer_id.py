@@ -74,7 +74,7 @@ async def _new_id(context: RequestContext) -> int:
 
 
 def _refused(error: BrokerError) -> InitProducerIdResponse:
-    """Answer an error; that of a store that does not answer becomes one after which every client asks again."""
+    """Answer an error; the error of a store that does not answer becomes one after which every client retries."""
     is_late = error.error_code == ErrorCode.REQUEST_TIMED_OUT
     code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_late else error.error_code
     return InitProducerIdResponse(error_code=code, producer_epoch=-1)

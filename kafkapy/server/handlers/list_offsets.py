@@ -50,7 +50,7 @@ _NO_PARTITIONS: Final[AbstractSet[TopicPartition]] = frozenset()
 
 
 class _Searched(NamedTuple):
-    """What the search by timestamp has found so far, and where it goes on."""
+    """The result of the search by timestamp so far, and the position where it continues."""
 
     found: TimestampOffset | None = None
     from_offset: int = 0
@@ -81,7 +81,7 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsR
 
 
 PATTERN: Final = REPEATED
-"""Monitors ask for the same ends again and again."""
+"""Monitors request the same ends again and again."""
 
 
 def _answer_many(context: RequestContext, request: ListOffsetsRequest) -> Steps[ListOffsetsResponse]:
@@ -111,8 +111,8 @@ def _answer_in_steps(
 ) -> Steps[ListOffsetsPartitionResponse]:
     """As ``_answer``; batches that take long to search are searched on the compute thread, one after the other.
 
-    The log may be truncated, moved or deleted meanwhile: so each batch's bytes are read before, and the partition is
-    looked up again.
+    The log may be truncated, moved or deleted during the search: each batch's bytes are therefore read before, and the
+    partition is looked up again.
     """
     searched = _UNSEARCHED
     while True:
@@ -144,7 +144,7 @@ def _answer(
     wanted: ListOffsetsPartition,
     searched: _Searched = _UNSEARCHED,
 ) -> ListOffsetsPartitionResponse:
-    """Answer one partition; raises ``LongSearchError`` unless it is asked for an end."""
+    """Answer one partition; raises ``LongSearchError`` unless the request is for an end."""
     try:
         if asker.repeated and asker.version > 0 and topic_partition in asker.repeated:
             raise InvalidRequestError(f"{topic_partition} is named more than once")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 async def handle(
     context: "RequestContext", request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """List the moves among the partitions that are asked for, or all of them."""
+    """List the moves among the requested partitions, or all of them."""
     asked = await _asked(request)
 
     async def moving(active: ActiveController) -> dict[TopicPartition, ReplicaAssignment]:

@@ -77,7 +77,7 @@ def handle(context: "RequestContext", request: MetadataRequest) -> Answer | Step
 
 
 PATTERN: Final = REPEATED
-"""Clients ask for the same topics again and again."""
+"""Clients request the same topics again and again."""
 
 
 def _are_many(topics: list[TopicImage]) -> bool:
@@ -119,7 +119,7 @@ async def _create_and_answer(
 
 
 def _outcome_code(error: BrokerError | None) -> int:
-    """Return LEADER_NOT_AVAILABLE, after which clients ask again, if the topic is or can be created later."""
+    """Return LEADER_NOT_AVAILABLE, after which clients retry, if the topic is or can be created later."""
     if error is None or error.error_code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.KAFKA_STORAGE_ERROR):
         return ErrorCode.LEADER_NOT_AVAILABLE
     return error.error_code

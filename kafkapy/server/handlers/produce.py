@@ -233,7 +233,7 @@ class _Appends:
             return self.append(topic_partition, records)
         validations = 0
         while True:
-            log = partition.log  # another one if the partition has moved to another data directory meanwhile
+            log = partition.log  # another one if the partition was moved to another data directory before this append
             if isinstance(reason, UnrecalledBatchError):
                 checked = yield from _recalled(log, reason.checked)
             else:
@@ -247,7 +247,7 @@ class _Appends:
                 reason = again.with_traceback(None)  # the traceback would be a cycle
 
     def _validated(self, log: Log, records: memoryview, validations: int) -> Steps[CheckedBatch | BrokerError]:
-        """Validate a batch on the compute thread, or here if that was in vain too often.
+        """Validate a batch on the compute thread, or on the event loop if the thread has failed too often.
 
         ``validations`` counts this validation and those before it.
         """

@@ -177,8 +177,8 @@ class BrokerServer:
     async def stop(self, *, moves_leaderships: bool = True) -> None:
         """Stop cleanly: the data directory is marked so, and the next start trusts it.
 
-        In a cluster the controller first moves leaderships to other brokers. Without ``moves_leaderships`` it is not
-        asked to, because all brokers of the cluster stop.
+        In a cluster the controller first moves leaderships to other brokers. Without ``moves_leaderships`` the
+        controller is not asked to move them, because all brokers of the cluster stop.
         """
         self._moves_leaderships = moves_leaderships
         await self._cleanup.aclose()
@@ -347,7 +347,7 @@ class BrokerServer:
     def _isr_writer(
         self, node: MetadataNode, replicas: ReplicaManager, store: MetadataStore, channel: BrokerChannel
     ) -> IsrWriter:
-        """Return the writer of changed in-sync replicas that the inter-broker protocol asks for."""
+        """Return the writer of changed in-sync replicas for the inter-broker protocol."""
         from kafkapy.replication.isr_writers import ControllerIsrWriter, StoreIsrWriter
 
         writer: ControllerIsrWriter | StoreIsrWriter
@@ -420,7 +420,7 @@ class BrokerServer:
         identity = logs.lock()
         found = identity.broker_id if identity else None
         if config.broker_id == NO_BROKER_ID and (found is not None or config.embedded_store):
-            # As Apache Kafka: what the directory says, else the first id above the reserved ones.
+            # The rule of Apache Kafka: the id in the directory, or the first id above the reserved ones.
             broker_id = config.integer("reserved.broker.max.id") + 1 if found is None else found
             config.assign_broker_id(broker_id)
         return logs, identity

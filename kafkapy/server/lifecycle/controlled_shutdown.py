@@ -1,7 +1,8 @@
 """The start of an orderly stop in a cluster: the controller moves this broker's leaderships to other brokers first.
 
-Without it clients find no leader from the broker's stop until the controller has noticed that. The broker serves its
-clients meanwhile. If leaderships can't be moved, it stops after ``controlled.shutdown.max.retries`` requests.
+Without it clients find no leader from the broker's stop until the controller has noticed that. The broker still serves
+its clients during this time. If leaderships can't be moved, it stops after ``controlled.shutdown.max.retries``
+requests.
 """
 
 import logging
@@ -38,7 +39,7 @@ class ControlledShutdown:
         self._broker_epoch_of = broker_epoch_of
 
     async def run(self) -> None:
-        """Have all leaderships moved, as far as other brokers are alive; log what could not be done."""
+        """Move all leaderships to other live brokers where that is possible; log the ones that could not be moved."""
         if not self._config.flag("controlled.shutdown.enable") or not self._has_others():
             return
         backoff_ms = self._config.integer("controlled.shutdown.retry.backoff.ms")
@@ -61,7 +62,7 @@ class ControlledShutdown:
         return bool(self._image_of().brokers.keys() - {self._config.broker_id})
 
     async def _attempt(self) -> str:
-        """Ask once; return what is not done, "" if nothing."""
+        """Send one request; return a description of the partitions that remain, "" if there are none."""
         request = ControlledShutdownRequest(self._config.broker_id, self._broker_epoch_of())
         try:
             response = await self._channel.send(self._image_of().controller_id, request, VERSION)

@@ -4,8 +4,8 @@ As in Apache Kafka the notification is a node under ``/log_dir_event_notificatio
 LeaderAndIsr for every replica of this broker, and gets KAFKA_STORAGE_ERROR for those that are offline. When no
 directory is left the broker has nothing to serve.
 
-A full disk takes no directory offline, but new replicas can't be created on it. The controller takes them for lost; the
-same notification makes it ask again.
+A full disk takes no directory offline, but new replicas can't be created on it. The controller treats these replicas as
+lost; the same notification makes it send the requests again.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ class DirectoryFailures:
         self._begin_notifying()
 
     def ask_for_refused(self) -> None:
-        """Have the controller ask again for replicas that could not be created for lack of space, if there are any."""
+        """Request LeaderAndIsr again for the replicas that could not be created for lack of space, if there are any."""
         if self._replicas.refused and not self._notifications:
             self._begin_notifying()
 

@@ -110,7 +110,8 @@ class MetadataNode:
             await self.wait_for_metadata()
 
     async def wait_for_metadata(self) -> None:
-        """Return when the controller has told this broker of the whole cluster, or after ``FIRST_METADATA_MS``.
+        """Return when the controller has sent this broker the metadata of the whole cluster, or after
+        ``FIRST_METADATA_MS``.
 
         Another broker's controller can do that when requests are served.
         """

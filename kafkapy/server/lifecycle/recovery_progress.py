@@ -45,7 +45,7 @@ class RecoveryProgress:
 
     def _show(self, progress: Progress) -> None:
         if self._bar is None:
-            # Only here: a start without a long recovery must not wait for this import.
+            # imported only here: a start without a long recovery must not wait for this import
             from rich.console import Console
             from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
             from rich.progress import Progress as Bar

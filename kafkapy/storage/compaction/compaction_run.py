@@ -160,7 +160,7 @@ class CompactionRun:
         self._ended(self)
 
     def _remove_leftovers(self) -> None:
-        """Remove the ``.cleaned`` files of a worker process that has failed, unless the log's folder is gone.
+        """Remove the ``.cleaned`` files of a worker process that has failed, unless the log's folder was removed.
 
         A start that finds such a file would treat later segments, replaced before the crash, as incomplete.
         """

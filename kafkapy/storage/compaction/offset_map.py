@@ -80,7 +80,7 @@ class OffsetMap:
 
 def all_records(body: bytes, count: int) -> "KeptRecords":
     """Return all records of a batch as those that stay; raises ``CorruptRecordError``."""
-    empty = OffsetMap(0, 1.0, 0)  # which keeps what it does not know
+    empty = OffsetMap(0, 1.0, 0)  # the filter keeps batches that it can't interpret
     return empty.mark(body, count, 0, retain_deletes=True)
 
 

@@ -1,8 +1,8 @@
 """Reads the batches of a log file, of any format, one after the other.
 
 Each outer entry of a message set (formats 0 and 1) is a batch; ``records.batch.read_legacy_header`` describes its
-header. The CRC of a batch of format 2 is not checked here. That of an entry is, since zeros and garbage look like an
-entry of format 0.
+header. The CRC of a batch of format 2 is not checked here. The CRC of an entry is checked, since zeros and garbage
+look like an entry of format 0.
 """
 
 from collections.abc import Iterator

@@ -152,7 +152,7 @@ class ConvertedSlice:
         return convert_in_steps(batches, self._magic, self._first_offset)
 
     def _begin_beside(self, batches: memoryview) -> "asyncio.Future[bytes | RecordsError] | None":
-        """Convert ``batches`` beside the event loop if that takes long, else return None."""
+        """Convert ``batches`` outside of the event loop if that takes long, else return None."""
         if self._compute is None or not _is_long(batches):
             return None
         return self._compute(partial(_convert, batches, self._magic, self._first_offset))

@@ -1,16 +1,16 @@
-"""Flushes the parts of a log, keeps track of what is on the disk, and delays acknowledgements until it is.
+"""Flushes the parts of a log, tracks the offsets that are on the disk, and delays acknowledgements until theirs is.
 
 Two marks move when an fsync that began after the writes has ended well: ``data_offset``, below which all batches are in
 the ``.log`` files on the disk, and the log's recovery point, below which the indexes are too. A log has one running
-fsync at a time; the requests for a flush that come meanwhile share the next one.
+fsync at a time; all requests for a flush that arrive during an fsync share the next one.
 
 Flushes are requested by a roll, ``flush.messages`` and ``flush.ms`` as in Apache Kafka, which move both marks; and,
-beyond Apache Kafka, ``kafkapy.flush=ack``, which fsyncs the ``.log`` after each append. Nothing here waits for the disk
-on the loop. The append that reaches ``flush.messages``, for whose fsync Apache Kafka waits, and with
+beyond Apache Kafka, ``kafkapy.flush=ack``, which fsyncs the ``.log`` after each append. No function here blocks the
+loop to wait for the disk. The append that reaches ``flush.messages``, for whose fsync Apache Kafka waits, and with
 ``kafkapy.flush=ack`` every append, is *owed*: before it is on the disk it is not acknowledged, and the high watermark
 does not pass it.
 
-What an error does depends on its kind (``disk_errors.is_passing``):
+The effect of an error depends on its kind (``disk_errors.is_passing``):
 
 - one that passes (no space, quota, memory or descriptors) leads to rewriting, as below;
 - every other one (``EIO``, a read-only file system) takes the data directory offline; until the next start its records
@@ -19,17 +19,17 @@ What an error does depends on its kind (``disk_errors.is_passing``):
 The order of events when an fsync fails:
 
 1. An append is in the page cache. If it is owed it is not acknowledged yet; otherwise it is (``acks=1``) or may be.
-2. The fsync fails. Neither mark moves. Requests whose appends are owed get KAFKA_STORAGE_ERROR, those that came during
-   the fsync too. Acknowledged records stay in the log, and only a crash of the machine can lose them. After an error
-   that passes they can be read; after any other one when the data directory is online again.
+2. The fsync fails. Neither mark moves. Requests whose appends wait for the flush get KAFKA_STORAGE_ERROR, also the
+   requests that arrived during the fsync. Acknowledged records stay in the log, and only a crash of the machine can
+   lose them. After an error that passes they can be read; after any other one when the data directory is online again.
 3. After an error that passes the next flush begins with ``resume`` or the next request for one. Linux counts the pages
    that it could not write as clean, and a later fsync succeeds without them. So this flush checks everything above the
    recovery point, writes it again (``Rewriting``) and fsyncs it. Content that fails the check is an ``EIO``.
 4. When a flush that was planned after the last failure has succeeded, the marks move.
 
 A crash of the process loses nothing that is in the page cache; a crash of the machine may lose everything above the
-marks: owed appends were not acknowledged, others may have been. A process that crashes between 2 and 4 no longer knows
-of the failure. With ``kafkapy.flush=ack`` the next start writes every segment that it reads again (``recovery``).
+marks: owed appends were not acknowledged, others may have been. After a crash of the process between 2 and 4, the
+failure is not known. With ``kafkapy.flush=ack`` the next start writes every segment that it reads again (``recovery``).
 Without it a later fsync may succeed although bytes are missing, and a crash of the machine then loses them.
 """
 
@@ -57,12 +57,13 @@ from kafkapy.storage.log.segment import Segment, Segments
 from kafkapy.storage.log.transaction_index import ENTRY as TRANSACTION_ENTRY
 from kafkapy.storage.log.transaction_index import TransactionIndex
 
-# After a failed fsync: check what is not known to be on the disk, and write it again.
+# After a failed fsync: check all bytes that may not be on the disk, and write them again.
 #
 # The pages that the system could not write are clean now: a later fsync would not try again, and they may be dropped
-# from memory at any time. What can still be read is therefore checked (batches by their CRC and order of offsets, index
-# entries by their order) and written to its place once more; then the result of an fsync is reliable again. Bytes that
-# can't be read any more, or fail their check, are an input/output error (EIO), which takes the data directory offline.
+# from memory at any time. The bytes that can still be read are therefore checked (batches by their CRC and order of
+# offsets, index entries by their order) and written to the same place once more; then the result of an fsync is
+# reliable again. Bytes that can't be read any more, or fail their check, are an input/output error (EIO), which takes
+# the data directory offline.
 
 
 _ORDER: Final[dict[type, tuple[Struct, tuple[int, ...]]]] = {
@@ -200,7 +201,7 @@ class Rewriting:
 
     def _rewrite_snapshot(self, path: str) -> None:
         if not self._files.exists(path):
-            return  # the snapshot was removed meanwhile
+            return  # the snapshot was removed in the meantime
         descriptor = self._files.open(path)
         content = self._files.read_at(descriptor, self._files.size(path), 0)
         try:
@@ -325,7 +326,7 @@ class Durability:
         self._is_over = False
         self._began_s = 0.0
 
-    # what is on the disk
+    # the fsynced state
 
     @property
     def data_offset(self) -> int:
@@ -518,7 +519,7 @@ class Durability:
 
     def _ended(self, flush: Flush) -> None:
         if self._running is not flush:
-            return  # the log was closed or abandoned meanwhile
+            return  # the log was closed or abandoned in the meantime
         self._running = None
         warn_if_slow(self._log, self._began_s, "took")
         self._end(flush)
@@ -531,7 +532,7 @@ class Durability:
             self._is_doubtful = True
             self._refusals += 1
             log.leader_epochs.wait_for_flush |= log.leader_epochs.path in flush.paths
-            # Appends that were requested meanwhile are refused too: otherwise they could wait for ever.
+            # Appends that were requested in the meantime are refused too: otherwise they could wait for ever.
             self._refused(flush.error, max(flush.data_end, self._flush_wanted, self._data_wanted))
             return
         if flush.truncations != log.truncations or flush.refusals != self._refusals:

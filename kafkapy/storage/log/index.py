@@ -41,7 +41,7 @@ class IndexCache:
         return content
 
     def drop(self, path: str) -> None:
-        """Evict ``path``, because the file has changed or is gone."""
+        """Evict ``path``, because the file was changed or removed."""
         content = self._content.pop(path, None)
         if content is not None:
             self.bytes -= len(content)
@@ -87,7 +87,7 @@ class Index:
         return first, second
 
     def stored_entry(self, slot: int) -> tuple[int, int]:
-        """Read one entry of the file and nothing else."""
+        """Read one entry of the file and no other bytes."""
         first, second = self.ENTRY.unpack(self._files.read(self.path, self.ENTRY.size, slot * self.ENTRY.size))
         return first, second
 

@@ -27,7 +27,7 @@ class EpochEntry(NamedTuple):
 
 
 class LeaderEpochs:
-    """The epochs of a log, oldest first; a new entry removes those that it contradicts."""
+    """The epochs of a log, oldest first; a new entry removes the earlier entries that contradict it."""
 
     __slots__ = (
         "path", "entries", "wait_for_flush", "is_stale", "_in_file", "_files", "_log_end_offset", "_is_kept",
@@ -115,7 +115,7 @@ class LeaderEpochs:
 
     @property
     def latest_start_offset(self) -> int:
-        """Where the newest epoch began, or -1."""
+        """The start offset of the newest epoch, or -1."""
         return self.entries[-1].start_offset if self.entries else NO_OFFSET
 
     def is_latest(self, epoch: int, offset: int) -> bool:

@@ -1,8 +1,8 @@
 """A partition's log: its segments, offsets, producers and leader epochs, and every operation that changes them.
 
-``log_start_offset ≤ high_watermark ≤ log_end_offset`` holds whenever a method returns. The first two bound what clients
-may read, ``recovery_point`` bounds what is known to be on the disk (``durability``). Each offset has the methods that
-move it, and no other code assigns it:
+``log_start_offset ≤ high_watermark ≤ log_end_offset`` holds whenever a method returns. The first two bound the offsets
+that clients may read, ``recovery_point`` bounds the offsets that are on the disk (``durability``). Each offset has the
+methods that move it, and no other code assigns it:
 
 - ``log_end_offset``: ``append_as_leader``, ``append_as_follower``, ``truncate_to``, ``truncate_fully_and_start_at``;
 - ``high_watermark``: ``update_high_watermark``; a truncation keeps it between the log's new start and end;
@@ -289,8 +289,8 @@ class Log:
         """Validate one batch, assign its offsets in place, and write it; a ``ValidatedBatch`` is a coordinator's.
 
         Raises the errors of ``records.validate`` and ``storage.errors``; nothing is written then. A client's batch that
-        takes long to validate raises ``LargeBatchError``; the caller validates it and passes a ``CheckedBatch``. That
-        may raise ``LargeBatchError`` too, if the log has grown meanwhile. ``UnrecalledBatchError`` is raised for a
+        takes long to validate raises ``LargeBatchError``; the caller validates it and passes a ``CheckedBatch``. It may
+        raise ``LargeBatchError`` too, if the log has grown in the meantime. ``UnrecalledBatchError`` is raised for a
         client's batch whose sequence seems to be out of order, if its producer's last batches are not looked up yet.
         """
         if isinstance(records, ValidatedBatch):
@@ -821,7 +821,7 @@ class Log:
         self.log_end_offset = end_offset
         self.durability.truncated(end_offset)
         self.high_watermark = min(max(self.high_watermark, start_offset), end_offset)
-        self.producer_state.map_end_offset = -1  # the state may include records that are gone
+        self.producer_state.map_end_offset = -1  # the state may include records that were removed
         self.rebuild_producer_state(end_offset)
         self.producer_state.high_watermark_moved(self.high_watermark)
 
@@ -989,7 +989,7 @@ def _remove(storage: Storage, segments: Sequence[Segment], start: int = 0) -> No
     removed = segments[start:end]
     for segment in removed:
         segment.close()
-    # Nothing renames these files any more, so that the flusher's thread can look which of them exist.
+    # These files are not renamed any more, so the flusher's thread can test which of them exist.
     paths = (path for segment in removed for path in segment.paths())
     storage.flusher.run_gently(files_removal(storage.files, paths))
     if end < len(segments):

@@ -383,8 +383,8 @@ class ProducerState:
     def follows(self, usual: UsualBatch) -> bool:
         """Whether a client's batch has the sequence after the producer's last one, and so need not be checked.
 
-        That is nearly every batch. Where the answer is false, ``check`` decides. A batch that follows repeats none of
-        the last five, and no newer instance of the producer has written.
+        This is the case for nearly every batch. If the answer is false, ``check`` decides. A batch that follows repeats
+        none of the last five, and no newer instance of the producer has written.
         """
         _, count, _, _, producer_id, producer_epoch, base_sequence, is_transactional = usual
         entry = self.producers.get(producer_id)
@@ -455,7 +455,7 @@ class ProducerState:
     def log_start_moved(self, log_start_offset: int) -> None:
         """Delete snapshots below the log's new start; the state of producers stays.
 
-        There may be thousands: those that are left are deleted the next time, or by ``Log.delete_old_snapshots``.
+        There may be thousands: the next call, or ``Log.delete_old_snapshots``, deletes the remaining ones.
         """
         self.unreplicated.drop_below(log_start_offset)
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
@@ -526,8 +526,7 @@ class ProducerState:
     def reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
         """Load the newest valid snapshot within the log; the caller replays from ``map_end_offset`` on.
 
-        Thousands may be at or below the log's start: those that are not removed now are left to
-        ``Log.delete_old_snapshots``.
+        Thousands may be at or below the log's start: ``Log.delete_old_snapshots`` removes the remaining ones.
         """
         self.delete_snapshots(above=log_end_offset)
         self.delete_oldest_snapshots(log_start_offset + 1)

@@ -4,8 +4,8 @@ After a broker's stop a producer sends the requests again that got no response, 
 are in the log must be recognized as duplicates, also if a roll is between them. If only the last one were known, the
 first would seem to be out of order, and the producer would fail, or begin a new epoch and write the batches twice (this
 happens with Apache Kafka 2.7). So the batches before the snapshot are looked up in the log, as far back as the bytes of
-five of the largest requests. That is done at once after an unclean stop. After a clean stop, when most responses have
-reached the producers, and after a truncation it is done when a sequence seems to be out of order.
+five of the largest requests. After an unclean stop the search runs at the start. After a clean stop, when most
+responses have reached the producers, and after a truncation it is done when a sequence seems to be out of order.
 
 Clients may set a topic's ``max.message.bytes`` so high that only ``socket.request.max.bytes`` limits a request: then
 these are 500 MiB, maybe of very small batches. So only the header of each batch is looked at, and the search has places
@@ -16,7 +16,7 @@ to pause. While it is paused, the log may change:
 - A truncation loads the producers again, from a snapshot below its offset. That ends the search, and a request that
   waits begins another one.
 - Segments that are deleted or compacted stay readable until their files are removed; after that they are left out. If
-  the log itself is deleted, the search ends, and the append finds that the partition is gone.
+  the log itself is deleted, the search ends, and the append reports that the partition does not exist.
 """
 
 from collections.abc import Iterator
@@ -73,7 +73,7 @@ def recall(state: ProducerState, segments: Segments, largest_batch: int) -> Step
 
 
 def _search(state: ProducerState, segments: Segments, wanted: int) -> Iterator[None]:
-    """Search the last ``wanted`` bytes before the snapshot, then add to the producers what was found."""
+    """Search the last ``wanted`` bytes before the snapshot, then add the results to the producers."""
     found: Found = {}
     parts: list[tuple[Segment, int, int]] = []
     with suppress(CorruptRecordError, KafkaStorageError, FileNotFoundError):
@@ -93,7 +93,7 @@ def _search(state: ProducerState, segments: Segments, wanted: int) -> Iterator[N
 def _find_parts(
     segments: Segments, end_offset: int, wanted: int, parts: list[tuple[Segment, int, int]]
 ) -> Iterator[None]:
-    """Add to ``parts`` where the last ``wanted`` bytes before ``end_offset`` are: segment, first and end position.
+    """Add the places of the last ``wanted`` bytes before ``end_offset`` to ``parts``: segment, first and end position.
 
     The newest segment comes first. Raises ``FileNotFoundError`` if the log was deleted.
     """

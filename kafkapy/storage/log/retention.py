@@ -59,7 +59,7 @@ def _delete_by_size(log: Log) -> Steps[int]:
     retention_bytes = log.config.retention_bytes
     if retention_bytes < 0 or not log.config.delete:
         return 0
-    surplus = log.size_bytes - retention_bytes  # what is appended between two steps counts the next time
+    surplus = log.size_bytes - retention_bytes  # bytes that are appended between two steps count in the next round
 
     def is_surplus(segment: Segment, _: Segment | None) -> bool:
         nonlocal surplus
@@ -104,7 +104,7 @@ def _delete_while(log: Log, is_due: Callable[[Segment, Segment | None], bool], r
 
 
 def _state(log: Log) -> tuple[object, ...]:
-    """Everything but new batches that may change what is due; it is not changed by an append or a roll."""
+    """The state on which the due segments depend, except new batches; an append or a roll does not change it."""
     return log.segments.first, log.truncations, log.config
 
 

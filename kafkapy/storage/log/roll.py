@@ -58,8 +58,8 @@ def next_base_offset(added: AppendedRange, log_end_offset: int) -> int:
     """The base offset of a segment that begins with ``added``: the log's end.
 
     A follower's batch may begin after a gap, which compaction has left in the leader's log; Apache Kafka names the
-    segment by the batch then. Here no gap is between two segments, unless it is too long for an index: with
-    ``kafkapy.flush=ack`` a start takes offsets that are missing there for lost ones.
+    segment by the batch then. Here no segment begins after a gap, unless the gap is too long for an index: with
+    ``kafkapy.flush=ack``, a start treats missing offsets between two segments as lost ones.
     """
     first_offset, last_offset, _, _, _ = added
     return log_end_offset if last_offset - log_end_offset <= MAX_RELATIVE_OFFSET else first_offset

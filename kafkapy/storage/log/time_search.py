@@ -23,7 +23,7 @@ class BatchSearch:
 
     def __init__(self, content: memoryview, header: BatchHeader, timestamp_ms: int, start_offset: int) -> None:
         self.next_offset = header.next_offset
-        """Where the search goes on if it finds nothing."""
+        """The position where the search continues if it finds nothing."""
         self._content = content
         self._header = header
         self._timestamp_ms = timestamp_ms

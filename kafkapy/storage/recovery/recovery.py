@@ -14,7 +14,7 @@ A start after an unclean stop reads in this order:
 4. For each log (``load``): complete or remove the ``.swap`` and ``.cleaned`` files of a compaction, remove ``.deleted``
    and temporary files and indexes without a segment (``list_partition``); open the segments with their indexes; load
    the leader epochs; read the segments from the recovery point on; load or rebuild the producers.
-5. Lower the checkpoints that are above what was found (``lowered_checkpoints.lower_all_checkpoints``).
+5. Lower the checkpoints that are above the recovered end (``lowered_checkpoints.lower_all_checkpoints``).
 
 A recovery may cut or remove, with a warning where records are lost:
 
@@ -60,9 +60,9 @@ logger = logging.getLogger(__name__)
 
 # The leader epochs of batches that a start reads again, and of batches between them that compaction has removed.
 #
-# The batches decide: the file may have epochs of records that are gone, or lack some that a crash has brought back.
-# But where offsets are missing before the first batch of an epoch, the epoch may have begun at one of them. There the
-# file is used as far as it agrees with the batches around; Apache Kafka 2.7 uses the whole file.
+# The batches decide: the file may have epochs of removed records, or lack epochs of records that a crash has brought
+# back. But where offsets are missing before the first batch of an epoch, the epoch may have begun at one of them. There
+# the file is used as far as it agrees with the batches around; Apache Kafka 2.7 uses the whole file.
 
 
 _ABOVE_ALL: Final = EpochEntry(2**31, 2**63)
@@ -181,7 +181,9 @@ def load(log: Log, checkpointed: Checkpointed) -> None:
         log.leader_epochs.forget_from_end(end_offset)
     else:
         log.leader_epochs.truncate_from_end(end_offset)
-    log.producer_state.delete_snapshots(above=end_offset)  # their records are gone, and others will get the offsets
+    log.producer_state.delete_snapshots(
+        above=end_offset
+    )  # their records were removed, and other records will get the offsets
     if checkpointed.is_trusted and listing.says_nothing_of_producers(end_offset):
         log.producer_state.clear(end_offset)
     else:

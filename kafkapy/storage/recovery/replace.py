@@ -168,7 +168,7 @@ def finish_interrupted(files: Files, directory: str) -> list[int]:
             continue
         folder.remove(base, kind + SWAP_SUFFIX)
         if base not in swapped:
-            # The new log has its final name already, and these indexes may be those of the old log.
+            # The new log has its final name already, and these indexes may belong to the old log.
             folder.remove_indexes(base)
     for base, kind in folder.cleaned:
         folder.remove(base, kind + CLEANED_SUFFIX)

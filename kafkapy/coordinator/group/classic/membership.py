@@ -170,7 +170,7 @@ class StaticReplacement:
 
     def _stored(self, error_code: int) -> None:
         if self._member.joining is not self._answer:
-            return  # answered meanwhile, with another generation or because the group is dead
+            return  # the member was answered before, with another generation or because the group is dead
         self._member.answer_join(self._result(error_code))
         if error_code:
             self._revert()
@@ -236,7 +236,7 @@ def _store(rebalancer: Rebalancer, group: ClassicGroup, assignments: Mapping[str
 
     def stored(error_code: int) -> None:
         if group.generation_id != generation_id:
-            return  # a member joined or left meanwhile: another join phase has ended
+            return  # a member has joined or left since then: another join phase has ended
         if error_code and group.state is states.COMPLETING:
             rebalancer.reset_assignments(group, error_code)
             rebalancer.prepare(group)

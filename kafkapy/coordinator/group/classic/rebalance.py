@@ -16,7 +16,7 @@ Order of events, from the first member to a stable group
        time-out among them.
     2. ``complete_join``: dynamic members that have not joined are removed, static ones stay until their sessions end.
        The generation grows by one and the group is in CompletingRebalance. All waiting JoinGroup requests are answered;
-       the leader's response has the metadata of all members. Nothing has been written to the log so far.
+       the leader's response has the metadata of all members. No record has been written to the log until then.
     3. SyncGroup: ``membership.sync`` keeps the requests waiting. The leader's one has the assignment, which is appended
        to the log as the group's record (``store_group``).
     4. When the record is acknowledged (``offsets.commit.required.acks``), its replay (``replay.py``) settles the
@@ -99,7 +99,7 @@ class Rebalancer:
     # Sessions
 
     def touch(self, member: Member) -> None:
-        """Start the session time-out again. Only the deadline moves: heartbeats are the most frequent requests."""
+        """Start the session time-out again. Only the deadline changes: heartbeats are the most frequent requests."""
         member.session_deadline_ms = self._clock.monotonic_s() * 1000 + member.session_timeout_ms
 
     def start_session(self, group: ClassicGroup, member: Member, timeout_ms: int | None = None) -> None:
@@ -119,7 +119,7 @@ class Rebalancer:
             member.session_timer = self._clock.call_later(remaining_ms, self._session_timer_fired, group, member)
         elif member.is_new or not member.is_waiting:
             self.remove_member(group, member)
-        # else its request waits here: its session starts again with the response
+        # else its request waits here: the member's session starts again with the response
 
     def add_pending(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
         """Keep an id that was handed out until its client joins with it, for ``timeout_ms`` at most."""

@@ -18,7 +18,7 @@ def replay(shard: GroupShard, group_id: str, value: bytes | None) -> None:
     """Replay a record; see ``GroupType.replay``."""
     stored = None if value is None else decode_group(value)
     if not shard.is_loading:
-        if stored is not None:  # who has written a tombstone has deleted the group
+        if stored is not None:  # a tombstone deletes the group
             _settle(as_classic(shard.groups[group_id]), stored)
     elif stored is None:
         _restore_deleted(as_classic(shard.get_or_create(group_id)))

@@ -1,1 +1,1 @@
-"""What several handlers need."""
+"""Functions that several handlers share."""

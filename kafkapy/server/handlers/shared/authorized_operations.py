@@ -11,7 +11,7 @@ READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, 
 )
 
 NOT_ASKED: Final = -(2**31)
-"""The client did not ask for the operations."""
+"""The client did not request the operations."""
 
 
 def _bits(*operations: int) -> int:

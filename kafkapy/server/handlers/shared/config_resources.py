@@ -57,7 +57,7 @@ def check_size(before: Mapping[str, str], after: Mapping[str, str]) -> None:
 
     Overrides that are larger already, as another release or program may have written them, can still be reduced.
     """
-    characters = _characters(after)  # there are no fewer bytes: most of what is too large is not encoded
+    characters = _characters(after)  # the limit does not use fewer bytes: most configurations above it are not encoded
     if characters <= MAX_STORED_BYTES and _stored_bytes(after) <= MAX_STORED_BYTES:
         return
     if characters < _characters(before) and _stored_bytes(after) < _stored_bytes(before):
