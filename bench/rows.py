@@ -87,7 +87,7 @@ def all_rows(*, quick: bool, long_log_gb: int = LONG_LOG_GB) -> list[Row]:
 
 
 def warm_up_loads(*, quick: bool) -> list[Load]:
-    """What every broker does before anything is measured: a cold JVM costs several times what it costs later."""
+    """The loads that every broker runs before the measurement: a cold JVM costs several times as much as a warm one."""
     share = 2 if quick else 1
     large = Workload(600_000 // share, 1000, 65536, 5)
     small = Workload(1_000_000 // share, 100, 16384, 5)
@@ -187,7 +187,7 @@ def _memory(records: int) -> list[Row]:
 
 
 def _first_gigabytes(share: int) -> list[Row]:
-    """What a broker's first gigabyte costs, where the rows above are of one that has had several: a JVM compiles."""
+    """The cost of a broker's first gigabyte; the rows above are of a broker that has had several: a JVM compiles."""
     rows = []
     for workload, ratio in ((Workload(1_000_000 // share, 1000, 65536, 5), 0.30),
                             (Workload(10_000_000 // share, 100, 16384, 5), 0.50)):  # fmt: skip
@@ -355,7 +355,7 @@ SMALL = {
     "metadata": ("Metadata of one topic", 1.0, 1.0),
     "list-offsets": ("ListOffsets of one partition", 1.0, 1.0),
 }
-"""What a small request is called, and the limits of its processor time and of its round trip."""
+"""The name of a small request, and the limits of its processor time and of its round trip."""
 FLOOR = "the same, by epoll, recv, CRC, pwrite and send alone"
 
 

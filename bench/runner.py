@@ -22,12 +22,12 @@ REFUSALS = (LoadError, BrokerError, KafkaException, TimeoutError)
 
 @dataclass
 class Runs:
-    """What one load cost each broker: a set of metrics a run, or the reason why there is none."""
+    """The cost of one load on each broker: a set of metrics a run, or the reason why there is none."""
 
     measured: dict[str, list[Metrics]] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     settling: dict[str, list[float]] = field(default_factory=dict)
-    """Of a load that is measured when it costs no less each time: what it cost before."""
+    """The cost before, for a load that is measured when it does not fall any more."""
 
     def samples(self, broker: str, metric: str) -> list[float]:
         """One metric of all runs on one broker; none where it doesn't exist."""
@@ -49,7 +49,7 @@ def turns(load: Load, brokers: Sequence[str], rounds: int) -> Iterator[tuple[int
 
 
 def peers_of(load: Load) -> tuple[str, ...]:
-    """Who takes part in this load beside the brokers that are compared."""
+    """Contestants of this load in addition to the brokers that are compared."""
     return load.peers if isinstance(load, InTests | Transactions) else ()
 
 
@@ -89,7 +89,7 @@ class Runner:
     def measure(self, load: Load, label: str) -> Runs:
         """Runs one load on every broker; a broker that fails it is left out of its further rounds.
 
-        Raises BrokerGoneError when a broker died.
+        Raises BrokerGoneError when a broker has ended.
         """
         runs = Runs()
         if isinstance(load, SettlingLoad):

@@ -1,4 +1,4 @@
-"""What real clients and other brokers made of the tests: from a run's results to a file that is committed, to a page.
+"""The results of real clients and other brokers: from a run's results to a file that is committed, to a page.
 
 `docs/compatibility.json` holds counts and reasons, without times or machines, so that two runs that find the same leave
 the same.
@@ -97,7 +97,7 @@ def read(path: Path = SUMMARY) -> dict[str, Any]:
 
 
 def cell(counts: Mapping[str, Counts], targets: list[str]) -> str:
-    """What the targets made of one client's scenario: one line for all that agree, without names if all of them do."""
+    """The results of one client's scenario on the targets: one line for all that agree, without names if all do."""
     alike: dict[str, list[str]] = {}
     for target in targets:
         if target in counts:

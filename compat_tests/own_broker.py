@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 STALL_S = 1.5
 Mortal = Union[ChildProcess, "ThreeBrokers"]
-"""What `stop` ends and `start` brings back: a broker, or of a cluster one broker at a time."""
+"""A broker that `stop` ends and `start` brings back, or of a cluster one broker at a time."""
 
 
 def own_broker(broker: Broker, config: Mapping[str, str]) -> ChildProcess:
@@ -32,7 +32,7 @@ def own_broker(broker: Broker, config: Mapping[str, str]) -> ChildProcess:
 
 
 def mortal_of(broker: Broker) -> AbstractContextManager[Mortal]:
-    """A broker of its own for a test that ends it; a cluster, which lives on without one of its brokers, is shared."""
+    """A broker of its own for a test that ends it; a cluster, which runs on without one broker, is shared."""
     if is_cluster(broker.name):
         cluster: ThreeBrokers = broker  # type: ignore[assignment]  # the only kind of this name
         return nullcontext(cluster)
@@ -40,7 +40,7 @@ def mortal_of(broker: Broker) -> AbstractContextManager[Mortal]:
 
 
 def disturbances_of(mortal: Mortal, topics: Sequence[str], groups: Sequence[str]) -> list[Callable[[], None]]:
-    """What happens to a broker, or to a cluster with clients that use these topics and groups."""
+    """Faults of a broker, or of a cluster with clients that use these topics and groups."""
     if not isinstance(mortal, ChildProcess):
         return mortal.disturbances(topics, groups)
 

@@ -53,7 +53,7 @@ NO_TARGET = "-"
 
 
 class Cell(NamedTuple):
-    """What a test counts for; client and scenario are empty for those that show something else."""
+    """The client and the scenario that a test counts for; both are empty for a test that shows something else."""
 
     target: str
     client: str = ""
@@ -81,7 +81,7 @@ def target_of(item: pytest.Item) -> str:
 
 
 def case_of(arguments: str, target: str) -> str:
-    """What stands in a test's brackets, without its target: the same on every target."""
+    """The text in a test's brackets, without its target: the same on every target."""
     return re.sub(rf"(^|-){re.escape(target)}(?=-|$)", "", arguments, count=1).removeprefix("-")
 
 
@@ -104,7 +104,7 @@ def is_long_on_clusters(item: pytest.Item) -> bool:
 
 
 def cell_of(item: pytest.Item) -> Cell:
-    """What a test counts for; raises UsageError for a mark that can't be understood."""
+    """The client and the scenario that a test counts for; raises UsageError for a mark that can't be understood."""
     target = target_of(item)
     mark = item.get_closest_marker("scenario")
     if mark is None:

@@ -1,4 +1,4 @@
-"""Topics that every broker of a cluster knows: the others hear of what the controller has answered a moment later."""
+"""Topics that every broker of a cluster has: the other brokers learn of the controller's answer a moment later."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -49,7 +49,7 @@ def _wait(condition: Callable[[], bool], what: str) -> None:
 
 
 def _described(bootstrap: str, topic: str) -> list[tuple[Any, dict[int, str]]]:
-    """What each running broker says of the topic, and the addresses of the brokers that it knows."""
+    """The topic's description in each running broker, and the addresses of the brokers in it."""
     found = []
     request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
     for address in bootstrap.split(","):
@@ -70,7 +70,7 @@ def _is_led(bootstrap: str, topic: str, partitions: int) -> bool:
 
 
 def _leads(address: str, topic: str, partition: int) -> bool:
-    """A broker may hear of a partition that it leads after the others have."""
+    """A broker may learn of a partition that it leads after the others have."""
     wanted = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition, timestamp=LATEST)])
     with Wire(address) as wire:
         answer = wire.ask(ListOffsetsRequest(ANY_CONSUMER, topics=[wanted]), 5).topics[0].partitions[0]

@@ -1,1 +1,1 @@
-"""What bench, compat_tests, tools and tests share: brokers as child processes, Java, definitions, measuring."""
+"""Modules that bench, compat_tests, tools and tests share: brokers as child processes, Java, definitions, measuring."""

@@ -89,7 +89,7 @@ class Cluster:
         return AdminClient({"bootstrap.servers": self.brokers[broker_id].bootstrap, "log_level": 0})
 
     def metadata(self, broker_id: int) -> ClusterMetadata:
-        """What one broker says."""
+        """The answer of one broker."""
         return self.admin(broker_id).list_topics(timeout=10)
 
     def agrees(self, live: Iterable[int]) -> bool:

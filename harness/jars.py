@@ -27,9 +27,9 @@ CONNECT = "connect-{}"
 """Not a broker either: Kafka Connect with its file connectors, and MirrorMaker 2, which is made of it, of a release."""
 ALL_VERSIONS = (*VERSIONS, *OLD_CLIENT_VERSIONS, STREAMS, CONNECT.format(VERSIONS[0]))
 LONG_VERSIONS = tuple(map(CONNECT.format, VERSIONS[1:]))
-"""What tests marked `long` alone want."""
+"""Artifacts that only tests marked `long` need."""
 BESIDE_THE_BROKER = {"streams": ("kafka-streams",), "connect": ("connect-runtime", "connect-file", "connect-mirror")}
-"""What has jars of its own, and the artifacts that it is made of, the one to look for first."""
+"""Programs with their own jars, and the artifacts of each, the main one first."""
 SLF4J = "1.7.36"
 GROUP = "org.apache.kafka"
 

@@ -106,7 +106,7 @@ def _system_homes() -> list[Path]:
 
 
 def _major_version(home: Path) -> int | None:
-    """What `java -version` says; None when it doesn't run."""
+    """The version that `java -version` prints; None when it does not run."""
     try:
         run = subprocess.run(
             [home / "bin" / "java", "-version"], capture_output=True, text=True, check=True, timeout=60

@@ -13,7 +13,7 @@ from harness.java import NoJavaError, find_java
 BUILT = CACHE / "clients"
 LOG4J = Path(__file__).with_name("log4j-tools.properties")
 QUICK_START = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
-"""A JVM that lives for seconds gains nothing from what makes one quick that lives for days."""
+"""A JVM that runs for seconds gains nothing from the options for a JVM that runs for days."""
 QUIET = [f"-Dlog4j.configuration=file:{LOG4J}", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
 
 

@@ -19,7 +19,7 @@ class Keeper:
 
     def __init__(self) -> None:
         command = [sys.executable, "-I", "-S", __file__]
-        # Not in this session: what ends the run's process group must not end its keeper.
+        # The keeper is not in this session: the end of the run's process group must not end it.
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, start_new_session=True
         )

@@ -47,7 +47,7 @@ class ProcessorTime(NamedTuple):
 
 
 def processor_time(pid: int) -> ProcessorTime:
-    """What the process has used so far; raises BrokerGoneError when it ended."""
+    """The processor time of the process so far; raises BrokerGoneError when it has ended."""
     try:
         state, user, system = parse_stat(Path(f"/proc/{pid}/stat").read_text())
     except (FileNotFoundError, ProcessLookupError):

@@ -30,5 +30,5 @@ class MirrorProcess(ChildProcess):
 
     @property
     def said(self) -> str:
-        """What it has written since its last start."""
+        """The lines since its last start."""
         return self.log_path.read_bytes()[self._from_byte :].decode(errors="replace")

@@ -88,7 +88,7 @@ class ChildProcess:
         self.overrides = dict(overrides or {})
         self.host = HOST
         self.prefix: tuple[str, ...] = ()
-        """What stands before the command: a program that runs it in a network namespace, say."""
+        """Words before the command: a program that runs it in a network namespace, say."""
         self.port = free_port()
         self._own_directory = directory is None
         self.directory = directory or Path(tempfile.mkdtemp(prefix=f"{name}-"))

@@ -99,7 +99,7 @@ class RealKafka(ChildProcess):
 
     `config` overrides single settings; `request_log` DEBUG or TRACE writes every request, decoded, into the log;
     `heap` is what the JVM gets (its minimum and maximum), `jvm` are its other options, those for a quick start unless
-    given. `close` doesn't wait for a clean shutdown, which takes Kafka seconds: who wants one says `stop` first.
+    given. `close` doesn't wait for a clean shutdown, which takes Kafka seconds: call `stop` first for one.
     """
 
     def __init__(

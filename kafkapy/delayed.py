@@ -30,7 +30,7 @@ class Delayed(asyncio.Future[T]):
     """Called when the future is cancelled. (A callback of the future would cost 3 µs at each end of a waiting.)"""
 
     operation: "_Waiting | None" = None
-    """What waits in a purgatory, until the future is done."""
+    """A request or other waiter in a purgatory, until the future is done."""
 
     @property
     def can_be_hurried(self) -> bool:

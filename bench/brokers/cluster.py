@@ -39,7 +39,7 @@ Placement = Mapping[str, Sequence[Sequence[int]]]
 
 
 class Partitions:
-    """What one broker's metadata say of some topics, by topic and partition."""
+    """The metadata of some topics in one broker, by topic and partition."""
 
     def __init__(self, response: Any) -> None:
         self.leaders: dict[tuple[str, int], int] = {}
@@ -152,7 +152,7 @@ class BrokerCluster:
             return ask(connection, request, version)
 
     def partitions(self, broker: int, topics: Sequence[str] | None = None) -> Partitions:
-        """What a broker says of these topics, or of all."""
+        """The metadata of these topics, or of all, in one broker."""
         return Partitions(self.ask(broker, metadata_of(topics), METADATA_VERSION))
 
     def _knows_all(self, broker: int) -> bool:

@@ -121,7 +121,7 @@ class Contestant:
 
 
 class Visitor(Contestant):
-    """Who takes part in a few loads alone, which start it themselves."""
+    """Contestants of a few loads only, which start them themselves."""
 
     def __init__(self, name: str, scratch: Path) -> None:
         self.name = name
@@ -153,7 +153,7 @@ class Arena:
         self._stack.close()
 
     def running(self, name: str) -> Contestant:
-        """A broker with an empty data directory that answers and lives as long as the arena."""
+        """A broker with an empty data directory that answers and runs as long as the arena."""
         process = self.prepared(name)
         self._stack.callback(process.close)
         process.start()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 KEPT_FREE_SIZE = 2 << 30
 MOST_FILLED_SIZE = 32 << 30
-"""What the loads write is less."""
+"""The loads write less."""
 PIECE_SIZE = 1 << 20
 PIECES_IN_A_STEP = 1 << 12
 

@@ -24,7 +24,7 @@ TIMEOUT_S = 60.0
 
 @dataclass(frozen=True)
 class Reads:
-    """What `SparkReads` passes on."""
+    """The options that `SparkReads` passes."""
 
     bootstrap: str
     topic: str
@@ -87,7 +87,7 @@ def micro_batches_s(spark: SparkSession, options: Reads) -> list[float]:
     )
     producer = Producer({"bootstrap.servers": options.bootstrap, "acks": "all", "linger.ms": 0, "log_level": 0})
     deadline = time.monotonic() + TIMEOUT_S
-    while query.lastProgress is None:  # its offsets are fixed: what comes now is new
+    while query.lastProgress is None:  # its offsets are fixed: a later record is new
         if time.monotonic() > deadline:
             raise WrongCountError("the query did not start")
         time.sleep(0.05)

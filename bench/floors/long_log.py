@@ -17,7 +17,7 @@ from bench.clients.long_log import BATCH, FETCH_SIZE, OVERHEAD, RECORDS_OF_A_BAT
 
 REQUEST_SIZE = 4096
 BEHIND_OFFSET = 8 + 4 + 4 + 2
-"""What follows the offset in a fetch of version 11: log start, bytes, forgotten topics, rack."""
+"""The fields behind the offset in a fetch of version 11: log start, bytes, forgotten topics, rack."""
 
 
 class Segments:
@@ -44,7 +44,7 @@ def head(topic: str, size: int) -> bytes:
 
 
 def serve(connection: socket.socket, segments: Segments, topic: str) -> None:
-    """Answers until the client is gone."""
+    """Answers until the client has closed."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     while request := connection.recv(REQUEST_SIZE):
         (offset,) = struct.unpack_from(">q", request, len(request) - BEHIND_OFFSET - 8)

@@ -82,7 +82,7 @@ def alter(admin: AdminClient, topic: str, config: Mapping[str, str]) -> None:
 
 
 def read(path: Path) -> str:
-    """What a small file says; nothing if it isn't there."""
+    """The content of a small file; empty if it does not exist."""
     return path.read_text() if path.exists() else ""
 
 

@@ -56,7 +56,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class OnNewBroker:
-    """Another load, each time on a broker that has just started: what the first of a long life costs."""
+    """Another load, each time on a broker that has just started: the cost of the first one of a long run."""
 
     load: Load
     warm_ups = 0

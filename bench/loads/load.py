@@ -1,4 +1,4 @@
-"""What a load is: `run` runs it once and returns its cost, by the metric's name; and how it starts a client."""
+"""A load: `run` runs it once and returns its cost, by the metric's name; and the functions that start a client."""
 
 import json
 import subprocess

@@ -93,7 +93,7 @@ def forget(files: Sequence[Path]) -> None:
 
 
 class Alone(NamedTuple):
-    """What sending files takes without a broker: by the clock, and of the processor."""
+    """The cost of sending files without a broker: by the clock, and of the processor."""
 
     wall_s: float
     processor_s: float

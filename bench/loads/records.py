@@ -96,7 +96,7 @@ class Produce:
 
 @dataclass(frozen=True)
 class Fetch:
-    """Reads `records` records of what the same client produced, from the start; produces what is missing first."""
+    """Reads `records` records that the same client produced, from the start; produces the missing ones first."""
 
     client: str
     workload: Workload

@@ -26,7 +26,7 @@ STOP_TIMEOUT_S = 120.0
 
 @dataclass(frozen=True)
 class Recovery:
-    """What a start costs more after an unclean stop that left `gigabytes` to be read than after a clean one.
+    """The additional cost of a start after an unclean stop that left `gigabytes` to be read, compared with a clean one.
 
     Both are of the same directory: for the second the mark of the clean stop and the recovery points are taken away.
     """

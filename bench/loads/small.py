@@ -1,4 +1,4 @@
-"""Small requests beside fully warm brokers: what each costs the broker, and its round trip."""
+"""Small requests beside fully warm brokers: the broker's cost of each, and its round trip."""
 
 import json
 from dataclasses import dataclass

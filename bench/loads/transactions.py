@@ -1,7 +1,7 @@
 """Transactions of one librdkafka producer, one after the other.
 
-The producer with its own mock cluster, which keeps nothing and answers at once, stands beside the brokers: what it
-takes then is the client's, whatever the broker does.
+The producer with its own mock cluster, which keeps nothing and answers at once, runs beside the brokers: its cost is
+then the client's, independent of the broker.
 """
 
 import json

@@ -1,1 +1,1 @@
-"""What mirrors cost, beside MirrorMaker 2."""
+"""The cost of mirrors, beside MirrorMaker 2."""

@@ -1,4 +1,4 @@
-"""What a mirror costs: `python -m bench.mirror`, kafkapy's beside MirrorMaker 2 of Apache Kafka 2.7.2.
+"""The cost of a mirror: `python -m bench.mirror`, kafkapy's beside MirrorMaker 2 of Apache Kafka 2.7.2.
 
 Each copies the same log of 1 kB records between two brokers of the same kind: the brokers are kafkapy or Apache Kafka
 2.7.2. The figure is MB of record batches in the source's log per processor-second of the mirror's process, from the
@@ -233,7 +233,7 @@ def _create(bootstrap: str, topic: str) -> None:
 
 
 def _delete(bootstrap: str, topic: str) -> None:
-    """Delete a copy and wait until it is gone."""
+    """Delete a copy and wait until it has been deleted."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     admin.delete_topics([topic], operation_timeout=30)[topic].result(30)
     deadline_s = time.monotonic() + 30

@@ -1,4 +1,4 @@
-"""What a mirror of many topics costs: `python -m bench.mirror.topics --topics 3000`.
+"""The cost of a mirror of many topics: `python -m bench.mirror.topics --topics 3000`.
 
 The topics have one partition and a few records each, and then nothing is written but a record now and then. The
 source and the target are kafkapy brokers. The lines say how long the mirror takes to create and copy all topics, to

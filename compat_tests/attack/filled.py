@@ -1,8 +1,8 @@
 """Requests filled up to a size, generated from the message definitions alone.
 
 A shape is an array of a request's version, or a field of bytes; it is filled until the frame has the wanted size,
-while every other array has one element. What the elements hold follows from the names of the fields: topics, groups,
-transactional ids, numbers of partitions. A kind says which of them:
+while every other array has one element. The content of the elements follows from the names of the fields: topics,
+groups, transactional ids, numbers of partitions. A kind says which of them:
 
     known      the prepared names of the broker, in turn
     repeated   one known name or number again and again

@@ -164,8 +164,8 @@ class Generator:
     """Draws conversations; the same for a seed, the broker's APIs, and the ids that it has handed out.
 
     Mutating a frame and decoding it to see what the broker will do costs more than sending it. So the frames are drawn
-    in bulk, a stock for each ``BATCH`` conversations, and sent some three times, each time among others. What costs the
-    broker much (``bomb``, ``large``) comes once in ``BATCH`` conversations each, whatever the seed.
+    in bulk, a stock for each ``BATCH`` conversations, and sent some three times, each time among others. A frame that
+    costs the broker much (``bomb``, ``large``) comes once in ``BATCH`` conversations each, whatever the seed.
     """
 
     def __init__(self, seed: int, served: Served, ids: Ids) -> None:

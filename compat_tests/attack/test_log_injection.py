@@ -1,6 +1,6 @@
 """Names with line ends and escape sequences, sent in every place that reaches the log: each line stays one, and plain.
 
-kafkapy only: what is looked at is its standard error.
+kafkapy only: the test reads its standard error.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What clients saw of a topic, compared with the log that it has in the end: Jepsen's checks of a queue, as functions.
+"""Clients' views of a topic, compared with the log that it has in the end: Jepsen's checks of a queue, as functions.
 
 The kinds of violation are those of jepsen.kafka: lost writes, moved and inconsistent offsets, duplicates, reordering,
 skipped and repeated reads, aborted reads, and reads of records that the log does not keep (past the high watermark).
@@ -133,7 +133,7 @@ def gaps(topic: str, log: Log) -> list[str]:
 
 
 class Outcome(Enum):
-    """What a producer knows of its transaction."""
+    """The outcome of a producer's transaction, as far as the producer can tell."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"

@@ -76,7 +76,7 @@ class Side(ABC):
 
     @abstractmethod
     def logs(self) -> Iterable[Path]:
-        """What kafkapy's brokers have written."""
+        """The lines of kafkapy's brokers."""
 
     @abstractmethod
     def _hit_by(self, aim: Aim) -> ChildProcess: ...

@@ -87,7 +87,7 @@ class Names:
         self._producers: dict[str, tuple[int, int] | None] = {f"kept-id-{number}": None for number in range(KEPT_IDS)}
 
     def check(self, bound_s: float) -> list[str]:
-        """What is still wrong after `bound_s`; raises NoProgressError if names are not served by then.
+        """The names that are still wrong after `bound_s`; raises NoProgressError if names are not served by then.
 
         Each group commits, and each transactional id is initialised, once more.
         """
@@ -112,7 +112,7 @@ class Names:
         return [sentence for number in BROKERS for sentence in self._wrong_of(number, kind)]
 
     def _wrong_of(self, number: int, kind: int) -> list[str]:
-        """What a broker answers, compared with the leaders that it has itself: those in ZooKeeper may be newer."""
+        """A broker's answers, compared with its own leaders: those in ZooKeeper may be newer."""
         topic = INTERNAL_TOPICS[kind]
         try:
             with Wire(self._cluster.brokers[number].bootstrap) as wire:

@@ -1,9 +1,9 @@
 """Network namespaces as machines: each has one address; packets between two can be dropped, in one direction too.
 
-The program runs itself again in a network and a mount namespace of its own (`unshare`), so nothing of the machine's own
-network changes, and everything is gone when the program ends, however it ends. That needs root, or a kernel that lets
-other users have user namespaces. A packet is dropped by giving the sender a wrong hardware address for the receiver: no
-packet filter is needed, and the sender gets no error.
+The program runs itself again in a network and a mount namespace of its own (`unshare`), so the machine's own network
+does not change, and both namespaces are removed when the program ends, however it ends. That needs root, or a kernel
+that lets other users have user namespaces. A packet is dropped by giving the sender a wrong hardware address for the
+receiver: no packet filter is needed, and the sender gets no error.
 """
 
 import os
@@ -52,7 +52,7 @@ def isolate(module: str, arguments: Iterable[str]) -> str:
 
 
 class Machine:
-    """One namespace on the bridge; it lives as long as its first process, which only sleeps."""
+    """One namespace on the bridge; it exists as long as its first process, which only sleeps."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -73,7 +73,7 @@ class Machine:
         run(*self.prefix, "ip", "link", "set", "lo", "up")
 
     def close(self) -> None:
-        """The namespace is gone with the last process in it."""
+        """The namespace is removed with the last process in it."""
         self._holder.kill()
         self._holder.wait()
         keeper().forget("process", self._holder.pid)

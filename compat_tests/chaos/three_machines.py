@@ -1,4 +1,4 @@
-"""Three brokers and their ZooKeeper, each on a machine of its own where that can be: what fault windows act on."""
+"""Three brokers and their ZooKeeper, each on its own machine where that is possible: the targets of fault windows."""
 
 import json
 import shutil
@@ -179,7 +179,7 @@ class ThreeMachines:
             shutil.copytree(disk, disk.with_name(f"{disk.name}-kept"), dirs_exist_ok=True)
 
     def metadata(self) -> ClusterMetadata:
-        """What one of the brokers says; raises KafkaException when none answers."""
+        """The answer of one of the brokers; raises KafkaException when none answers."""
         assert self._admin is not None
         return self._admin.list_topics(timeout=20)
 
@@ -325,7 +325,7 @@ class ThreeMachines:
 
 
 class NoProgressError(Exception):
-    """What should have come did not come within its bound."""
+    """The expected event did not come within its bound."""
 
 
 class Tree:

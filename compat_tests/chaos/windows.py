@@ -26,7 +26,7 @@ LONG_PAUSES = 0.06
 
 
 class Kind(Enum):
-    """What happens in a window."""
+    """The events of a window."""
 
     KILL = "SIGKILL"
     PAUSE = "SIGSTOP"

@@ -69,7 +69,7 @@ its newest position. If records that were read are gone, the comparison with the
 
 
 class History:
-    """What the clients of a round saw. Times are of `time.monotonic`; each topic of `copies` has a copier."""
+    """The results of a round's clients. Times are of `time.monotonic`; each topic of `copies` has a copier."""
 
     def __init__(self, number: int, copiers: int = 1) -> None:
         self.records = f"records-{number}"

@@ -140,7 +140,7 @@ def committed_values(bootstrap: str, topic: str) -> list[bytes]:
 
 
 def applications_over_kills(clients: Clients, cluster: ThreeBrokers) -> dict[str, Outcome]:
-    """What became of each client's application while a leader, a coordinator and the controller were killed."""
+    """The results of each client's application while a leader, a coordinator and the controller were killed."""
     topics = list(map(topic_of, clients))
     for topic in topics:
         create_topic(cluster.bootstrap, topic)

@@ -79,7 +79,7 @@ class KafkaPythonClient:
         return [(place.partition, place.offset) for place in places]
 
     def transact(self, topic: str, transactional_id: str, transactions: Sequence[Transaction]) -> None:
-        # It waits for a coordinator that is gone as long as for an answer, before it asks for another one.
+        # It waits for a coordinator that has ended as long as for an answer, before it looks for another one.
         producer = KafkaProducer(
             bootstrap_servers=self.bootstrap, transactional_id=transactional_id, request_timeout_ms=5000
         )

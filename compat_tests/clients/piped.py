@@ -93,7 +93,7 @@ class PipedMember:
     """A consumer in a group that prints one value a line."""
 
     error = None
-    """It lives on, or its lines are missed."""
+    """It must stay running, otherwise its lines are missing."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self.received: list[Received] = []

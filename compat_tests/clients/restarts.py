@@ -37,7 +37,7 @@ class Reader(Protocol):
 
     @property
     def error(self) -> Exception | None:
-        """What ended it."""
+        """The reason for its end."""
 
     def close(self) -> None: ...
 
@@ -63,7 +63,7 @@ class Held:
         self._last = 0
 
     def count(self) -> int:
-        """What was counted last, while a broker that has come back does not know of its partitions yet."""
+        """The last count, while a broker that has come back does not have its partitions yet."""
         with suppress(KafkaException):
             self._last = sum(self._reader.watermarks(self._topic, place)[1] for place in range(LOAD_PARTITIONS))
         return self._last

@@ -46,7 +46,7 @@ def test_partitions_are_added_and_usable(client: Client, topic: str) -> None:
 
 def test_configurations_are_read_and_changed(client: Client, topic_name: str) -> None:
     client.create_topic(topic_name, configs={"retention.ms": "123456"})
-    wait_until(lambda: topic_name in client.topics(), "the topic")  # with KRaft the broker hears of it a little later
+    wait_until(lambda: topic_name in client.topics(), "the topic")  # with KRaft the broker learns of it a little later
     found = client.configs(topic_name)
     assert found["retention.ms"] == "123456"
     assert found["cleanup.policy"] == "delete"

@@ -1,4 +1,4 @@
-"""What command line tools in Go make of the broker: kcl and kminion by franz-go, kafkactl by sarama."""
+"""Command line tools in Go as clients of the broker: kcl and kminion by franz-go, kafkactl by sarama."""
 
 import subprocess
 

@@ -26,7 +26,7 @@ NAMES = (*CLIENTS, *AGENTS)
 
 @pytest.fixture(scope="module")
 def outcomes(request: pytest.FixtureRequest, mortal: ThreeBrokers, agents: Agents) -> dict[str, Outcome]:
-    """What became of each client."""
+    """The results of each client."""
     return applications_over_kills(
         {name: partial(new_client, name, mortal.bootstrap, agents) for name in selected(request, "name")}, mortal
     )

@@ -31,7 +31,7 @@ pytestmark = [
 UNABLE = ("0.9.0.1", "0.10.0.1")
 """Left out, since they fail with Apache Kafka 2.7.2 too: the producer of 0.9.0.1 when it tries again, "Memory records
 is not writable" (KAFKA-3594); the consumer of 0.10.0.1 when the broker is back, mostly: it reads no further, and says
-nothing. That of 0.10.2.2 goes on."""
+nothing. The one of 0.10.2.2 continues."""
 OLD = {f"java-{version}": version for version in OLD_CLIENT_VERSIONS if version not in UNABLE}
 TOOLS = [f"kafka-tools-{version}" for version in VERSIONS]
 GONE = pytest.mark.differs("kafka-4.1.0", reason="clients older than 2.1 are served no more (KIP-896)")

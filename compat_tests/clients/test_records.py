@@ -1,4 +1,4 @@
-"""What goes in comes out: codecs, keys, headers, nulls, timestamps, order, offsets."""
+"""Records are read as they were written: codecs, keys, headers, nulls, timestamps, order, offsets."""
 
 from dataclasses import replace
 

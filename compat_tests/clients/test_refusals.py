@@ -1,4 +1,4 @@
-"""What the broker refuses, and with which error code."""
+"""The requests that the broker refuses, and the error code of each."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Where a member of a group begins: without an offset, with one whose record is gone, and at a point of time."""
+"""The first position of a group's member: without an offset, with one whose record was removed, and at a time."""
 
 import pytest
 

@@ -26,7 +26,7 @@ NAMES = (*CLIENTS, *AGENTS)
 
 @pytest.fixture(scope="module")
 def outcomes(request: pytest.FixtureRequest, mortal: Mortal, agents: Agents) -> dict[str, Outcome]:
-    """What became of each client."""
+    """The results of each client."""
     names = selected(request, "name")
     return outcomes_of({name: partial(new_client, name, mortal.bootstrap, agents) for name in names}, mortal)
 

@@ -1,4 +1,4 @@
-"""Transactions: what is committed is read, what is aborted is not, and offsets go with it."""
+"""Transactions: committed records are read, aborted ones are not, and offsets are committed with them."""
 
 import pytest
 

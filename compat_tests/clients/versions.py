@@ -1,4 +1,4 @@
-"""Which version of a client was tested: what is installed, or what its build asks for."""
+"""The version of a client that was tested: the installed one, or the one that its build requests."""
 
 import json
 import re

@@ -72,7 +72,7 @@ class Load:
 
 
 class Ends:
-    """What happens to the cluster; each method leaves all of it running again."""
+    """The faults of the cluster; each method leaves all of it running again."""
 
     def __init__(self, zookeeper: ZooKeeper, cluster: Cluster, chance: random.Random) -> None:
         self._zookeeper = zookeeper

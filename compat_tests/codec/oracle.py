@@ -32,7 +32,7 @@ def definitions(release: str) -> dict[tuple[str, object], Message]:
 
 
 def identity(message: Message) -> tuple[str, object]:
-    """What stays the same between releases."""
+    """The part of the output that is the same in all releases."""
     return message.kind, message.name if message.api_key is None else message.api_key
 
 

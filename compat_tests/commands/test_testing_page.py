@@ -17,7 +17,7 @@ from harness.process import answers_api_versions, wait_for
 
 HEADINGS = {"bash": "From a shell", "java": "In Java", "go": "In Go", "javascript": "In JavaScript"}
 WAITS = "\ncat bootstrap\nread -r _\n"
-"""What follows the commands of a shell: the programs in other languages print the address and wait by themselves."""
+"""The code behind the commands of a shell: the programs in other languages print the address and wait by themselves."""
 TOOLS = {"go": "go", "javascript": "node"}
 END_S = 10.0
 

@@ -1,4 +1,4 @@
-"""Message sets of formats 0 and 1 on the wire: what they get, and what is read back in every format.
+"""Message sets of formats 0 and 1 on the wire: the answers, and the records in every format.
 
 The same from Apache Kafka 2.7.2 (`--target kafka-2.7.2`) and from ours, but that where Kafka fails inside
 (UNKNOWN_SERVER_ERROR) we name the fault.
@@ -135,7 +135,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def expected_code(name: str, magic: int, kind: str) -> int:
-    """What a set gets in a topic of format ``magic``."""
+    """The answer for a set in a topic of format ``magic``."""
     if name == "a batch under zstd" and magic < 2 and kind not in ("gzip", "uncompressed"):
         return 76
     if name == "a batch with headers" and magic < 2:

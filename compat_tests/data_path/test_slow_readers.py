@@ -52,7 +52,7 @@ def test_every_byte_of_a_large_answer_arrives(broker: Broker, receive_buffer_siz
             sent = [batch(os.urandom(BATCH_SIZE)) for _ in range(BATCHES)]
             for at, each in enumerate(sent):
                 assert produce(wire, topic, each, partition=index) == (0, at)
-            # The broker writes its offset and leader epoch in front of what the CRC covers.
+            # The broker writes its offset and leader epoch in front of the bytes that the CRC covers.
             stored.append(
                 b"".join(struct.pack(">q", at) + each[8:12] + bytes(4) + each[16:] for at, each in enumerate(sent))
             )

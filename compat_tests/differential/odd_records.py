@@ -171,7 +171,7 @@ def zipped(data: bytes) -> bytes:
 
 
 def with_crc(data: bytes) -> bytes:
-    """What may be one batch or entry, with the CRC that its bytes have."""
+    """Bytes that may be one batch or entry, with the CRC that they have."""
     if len(data) > 21 and data[16] == 2:
         return changed(data, 17, struct.pack(">I", crc_of(data, 0, len(data))))
     if len(data) <= 16:

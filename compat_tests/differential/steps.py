@@ -55,7 +55,7 @@ class Plan:
 
     @classmethod
     def read(cls, path: Path) -> "Plan":
-        """What ``write`` wrote."""
+        """The request that ``write`` wrote."""
         raw = json.loads(path.read_text())
         return cls(raw["topics"], [Step(**each) for each in raw["steps"]])
 
@@ -74,7 +74,7 @@ def definitions() -> Definitions:
 
 @cache
 def request_definition(api_key: int) -> Message:
-    """What the definition says about the API's request."""
+    """The definition of the API's request."""
     found = definitions().messages.values()
     return next(each for each in found if each.kind == "request" and each.api_key == api_key)
 

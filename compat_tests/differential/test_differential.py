@@ -1,7 +1,7 @@
 """Conversations drawn by hypothesis, the same to Apache Kafka 2.7.2 and to us: the same answers, field by field.
 
-What may differ is in ``allowed.py``. The long run is ``make compat-long``. ``kept/`` has conversations about what
-differed once.
+The allowed differences are in ``allowed.py``. The long run is ``make compat-long``. ``kept/`` has conversations about
+what differed once.
 """
 
 import os

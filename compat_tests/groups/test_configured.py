@@ -199,7 +199,7 @@ def test_a_retention_time_that_overflows_is_over_at_once(wire: Wire, group: str)
 
 @NO_DATES
 def test_only_offsets_of_unsubscribed_topics_expire(wire: Wire, group: str) -> None:
-    """Members subscribe to t, not to u. What other protocols than the consumer's read is not known: all is kept."""
+    """Members subscribe to t, not to u. The format of protocols other than the consumer's is not known: all is kept."""
     member_id, generation = settled(wire, group, session_timeout_ms=20_000)
     other = f"{group}-connect"
     other_id, other_generation = settled(wire, other, session_timeout_ms=20_000, protocol_type="connect")

@@ -44,7 +44,7 @@ class OriginalMember:
         self._number = number
 
     def poll(self) -> list[Received]:
-        """What came since the last call."""
+        """The records since the last call."""
         return [(each[0], each[1], each[2], each[3]) for each in self._agent.ask("poll", member=self._number)]
 
     def commit(self) -> None:

@@ -67,7 +67,7 @@ class OwnMember:
             raise
 
     def poll(self) -> list[Received]:
-        """What came since the last call."""
+        """The records since the last call."""
         found, self._received = self._received, []
         return found
 
@@ -107,7 +107,7 @@ class Writer:
 
 
 class Group:
-    """What the registry says about a group."""
+    """The registry's nodes of a group."""
 
     def __init__(self, tree: KazooClient, assignor: OriginalClasses, group: str, topic: str) -> None:
         self._tree = tree

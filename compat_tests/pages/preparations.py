@@ -1,4 +1,4 @@
-"""What there is before some sections of the pages begin, as commands; all others begin in an empty directory."""
+"""The state before some sections of the pages, as commands; all others begin in an empty directory."""
 
 from typing import Final
 

@@ -1,8 +1,8 @@
 """The fenced snippets of a page, section by section.
 
-What runs has the language of its program: ``bash``, ``python``, ``java``, ``go`` or ``javascript``. A snippet after a
-comment ``<!-- file: NAME -->`` is a file, which commands below it use. Everything else is ``text``: if it stands right
-below something that runs, it is its output, in which ``…`` stands for any characters.
+A snippet that runs has the language of its program: ``bash``, ``python``, ``java``, ``go`` or ``javascript``. A snippet
+after a comment ``<!-- file: NAME -->`` is a file, which commands below it use. Everything else is ``text``: if it
+stands right below something that runs, it is its output, in which ``…`` stands for any characters.
 """
 
 import re
@@ -29,7 +29,7 @@ def pages() -> list[str]:
 
 
 class Snippet(NamedTuple):
-    """What is between two fences, and the number of its first line."""
+    """The text between two fences, and the number of its first line."""
 
     line: int
     language: str
@@ -102,7 +102,7 @@ def _up_to_the_fence(numbered: Iterator[tuple[int, str]]) -> str:
 
 
 def shows(output: str, printed: str) -> bool:
-    """Whether each line of a snippet of output is a line of what was printed."""
+    """Whether each line of a snippet of output is a line of the real output."""
     return all(re.search(_pattern(line), printed, re.MULTILINE) for line in output.splitlines() if line.strip())
 
 

@@ -1,4 +1,4 @@
-"""What the snippets of a section need of the machine: the commands of the PATH and the libraries of programs."""
+"""The requirements of a section's snippets: the commands of the PATH and the libraries of programs."""
 
 import os
 import re

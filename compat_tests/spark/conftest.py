@@ -34,7 +34,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
 
 @pytest.fixture
 def read_rows(request: pytest.FixtureRequest, table_format: str) -> Callable[[Path], list[dict[str, Any]]]:
-    """What a reader that knows nothing of loads finds in the warehouse's results: pyarrow, or for Iceberg Spark."""
+    """The results of the warehouse for a reader that has no data about loads: pyarrow, or for Iceberg Spark."""
     from compat_tests.spark.oracles import read_table
     from spark_examples.warehouse_tables import ICEBERG, place
 

@@ -1,4 +1,4 @@
-"""What the pipelines have to find, computed without Kafka and without Spark, and their results held against it."""
+"""The expected results of the pipelines, computed without Kafka and without Spark, and the comparison with them."""
 
 import importlib
 import json
@@ -40,7 +40,7 @@ def expected_rankings(feed: list[flights.Flight]) -> dict[str, dict[str, Any]]:
 
 
 def held_back(feed: list[flights.Flight]) -> list[flights.Flight]:
-    """What the pipeline sends only when its days are closed: of the feed's first ten days, every 50th flight."""
+    """The records that the pipeline sends when its days are closed: of the feed's first ten days, every 50th flight."""
     end = feed[0].scheduled_ms + 10 * flights.DAY_MS
     return [flight for flight in feed if flight.scheduled_ms < end][::50]
 
@@ -62,7 +62,7 @@ def check_rankings(bootstrap: str, topic: str, feed: list[flights.Flight], *, la
 
 
 def read_table(path: Path) -> list[dict[str, Any]]:
-    """What a reader finds that knows nothing of loads."""
+    """The results for a reader that has no data about loads."""
     rows: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
     return rows
 

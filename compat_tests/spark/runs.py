@@ -81,7 +81,7 @@ class PipelineRun:
 
     @property
     def told(self) -> str:
-        """What it has printed so far."""
+        """The lines that it has printed so far."""
         return "".join(self._lines)
 
     def count(self, event: str) -> int:

@@ -79,7 +79,7 @@ class StandaloneCluster:
         return f"spark://{self.master.bootstrap}"
 
     def state(self) -> dict[str, Any]:
-        """What the master's page says of workers and applications."""
+        """The workers and applications on the master's page."""
         with urllib.request.urlopen(f"http://{HOST}:{self.master.page}/json/", timeout=HTTP_TIMEOUT_S) as answer:
             found: dict[str, Any] = json.load(answer)
         return found

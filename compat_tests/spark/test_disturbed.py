@@ -45,7 +45,7 @@ TIMEOUT_S = 1000.0
 Read = Callable[[Path], list[dict[str, Any]]]
 FORMATS = pytest.mark.parametrize("table_format", [PARQUET, ICEBERG])
 EVENTS = ("reading", "reading", "staged", "committed")
-"""What the warehouse prints of a load; while it reads there is most to be lost."""
+"""The warehouse's output for a load; a fault is worst while it reads."""
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def has_begun(out: Path, batch: int) -> bool:
 
 
 def load(bootstrap: str, topic: str, out: Path, rows: int) -> tuple[str, ...]:
-    """The arguments of a load of what the topic holds."""
+    """The arguments of a load of the topic's records."""
     return ("--resume", "--bootstrap", bootstrap, "--topic", topic, "--out", str(out), "--rows-per-load", str(rows))
 
 

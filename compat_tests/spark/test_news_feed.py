@@ -65,7 +65,7 @@ def expected_feed(rows: list[Row]) -> Counter[Entry]:
 
 
 def read_entries(bootstrap: str, prefix: str) -> Counter[Entry]:
-    """What the feed's records are, as often as they are there."""
+    """The feed's records, as often as they are there."""
     found: Counter[Entry] = Counter()
     for record in topics.read_all(bootstrap, f"{prefix}-feed"):
         value = json.loads(record.value)

@@ -65,7 +65,7 @@ def read_spans(bootstrap: str, topic: str) -> list[dict[str, Any]]:
 
 
 def read_block_list(bootstrap: str, topic: str) -> dict[str, dict[str, Any]]:
-    """What a client sees that reads the compacted topic: the last record of each address, no tombstones."""
+    """The view of a client that reads the compacted topic: the last record of each address, no tombstones."""
     last = {record.key.decode(): record.value for record in topics.read_all(bootstrap, topic)}
     return {address: json.loads(value) for address, value in last.items() if value is not None}
 

@@ -1,4 +1,4 @@
-"""The warehouse's tables: what is staged is not seen, what is committed is, with its offsets, and nothing twice."""
+"""The warehouse's tables: staged records are not seen, committed ones are, with their offsets, and none twice."""
 
 import json
 from pathlib import Path

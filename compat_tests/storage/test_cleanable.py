@@ -1,8 +1,8 @@
 """Apache Kafka 2.7.2 and kafkapy compact the same logs at the same time and keep the same records.
 
 One topic for each case, with the same records and timestamps, filled while no cleaner works; then the broker is started
-again with one. What is compared, after each of two such rounds, is the cleaner's checkpoint, the log's offsets, the
-segments and the records that are left.
+again with one. The test compares, after each of two such rounds, the cleaner's checkpoint, the log's offsets, the
+segments and the remaining records.
 """
 
 import time
@@ -96,7 +96,7 @@ def _delete_records(wire: Wire, topic: str, offset: int) -> int:
 
 
 def _records(directory: Path) -> list[tuple[int, bytes | None, bool]]:
-    """(Offset, key, whether there is a value) of what is in the files."""
+    """(Offset, key, whether there is a value) of the records in the files."""
     for _ in range(100):
         try:
             contents = [path.read_bytes() for path in sorted(directory.glob("*.log"))]

@@ -77,7 +77,7 @@ Newest = dict[bytes, bytes | None]
 def produce(bootstrap: str, topic: str, options: dict[str, object], seed: int, newest: Newest) -> None:
     """Bursts of records of few keys, some without a value; every third transaction is aborted.
 
-    What is committed is noted in ``newest``.
+    The committed records are noted in ``newest``.
     """
     chance = random.Random(f"{topic}{seed}")
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "acks": "all", **options})

@@ -49,7 +49,7 @@ CONFIGS: dict[str, dict[str, str]] = {
     "mixed": {"message.format.version": "0.9.0", "index.interval.bytes": "200"},
 }
 GZIPPED = ("gzip-0", "gzip-2")
-"""Java and we have different implementations of deflate: what is compressed anew has the same records, other bytes."""
+"""Java and we have different implementations of deflate: a newly compressed batch has the same records, other bytes."""
 CHANGES = {20: "0.10.0", 40: "2.7", 60: "0.9.0", 80: "2.7"}
 """After how many requests the topic ``mixed`` changes its ``message.format.version``, and to what."""
 

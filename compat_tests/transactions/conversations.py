@@ -252,7 +252,7 @@ def offsets_fenced(talk: Talk) -> list[Any]:
 
 
 def isolation(talk: Talk) -> list[Any]:
-    """Two producers interleaved: what each isolation level is shown, as the transactions end."""
+    """Two producers interleaved: the records that each isolation level returns, as the transactions end."""
     first = talk.producer()
     second = Talk(talk.wire, f"{talk.name}-2")
     second.topic = talk.topic

@@ -1,1 +1,1 @@
-"""Kafka's message definitions as Python objects, for the code generator and the tests of what it writes."""
+"""Kafka's message definitions as Python objects, for the code generator and the tests of its output."""

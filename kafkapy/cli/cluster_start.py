@@ -154,7 +154,7 @@ def _interpreter(cluster: HostedCluster) -> Interpreter:
 
 
 def banner(cluster: HostedCluster, control_urls: list[str]) -> list[str]:
-    """What a person needs: the addresses of the running cluster, how to connect, how to stop."""
+    """The lines for a person: the addresses of the running cluster, how to connect, how to stop."""
     count = len(cluster.hosts)
     lines = [
         f"kafkapy {kafkapy.__version__}: a cluster of {count} {'broker' if count == 1 else 'brokers'} is ready",

@@ -5,8 +5,9 @@ coordinator writes each change there before it answers.
 
 A *hanging* transaction is open in a partition and unknown to its coordinator: a record was written after the abort of
 its transaction (KAFKA-12671), or without AddPartitionsToTxn. No time-out ends it (KIP-664). It is found in this order:
-what is open in the partition, what the coordinators know, and again what is open. What began later than the first look
-is known to its coordinator, and what ended before the second is not open any more.
+the open transactions of the partition, the transactions of the coordinators, and again the open ones of the partition.
+A transaction that began after the first look is in its coordinator's list, and one that ended before the second is not
+open any more.
 """
 
 from collections.abc import Iterator, Sequence

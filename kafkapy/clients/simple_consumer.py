@@ -56,7 +56,7 @@ Place = tuple[str, int]
 
 
 class SimpleFetch(NamedTuple):
-    """What to read: a partition, from an offset on, at most so many bytes (but the first batch whole, KIP-74)."""
+    """The place to read: a partition, from an offset on, at most so many bytes (but the first batch whole, KIP-74)."""
 
     topic: str
     partition: int

@@ -36,7 +36,7 @@ class Operation(IntEnum):
 
 
 LONGEST_LIST: Final = 0x7FFF
-"""Bytes of a list that APPEND may reach: what one SET can give, and what DescribeConfigs can answer."""
+"""Bytes of a list that APPEND may reach: the most that one SET can give and DescribeConfigs can answer."""
 
 _OPERATIONS: Final = frozenset(Operation)
 

@@ -1,7 +1,7 @@
 """The 216 keys of Apache Kafka 2.7's ``server.properties``: type, default, allowed values, dynamic or not.
 
 The facts were read from the ConfigDef of the released 2.7.2 jars; ``tests/golden/config-keys-272.json`` keeps that
-reading, and a test compares. What kafkapy sets differently when nothing is configured is in ``broker_config.py``.
+reading, and a test compares. kafkapy's own defaults are in ``broker_config.py``.
 """
 
 from typing import Final

@@ -1,4 +1,5 @@
-"""What each configuration key does, in one to three sentences: for DescribeConfigs and ``kafkapy configs describe``.
+"""The purpose of each configuration key, in one to three sentences: for DescribeConfigs and ``kafkapy configs
+describe``.
 
 The texts are kafkapy's own. The module is imported when a client requests them.
 """

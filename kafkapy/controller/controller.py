@@ -211,7 +211,7 @@ class Controller:
                 self._resign()
             except ForeignDataError as error:
                 logger.error("The controller could not finish the event %r: %s", key, error)
-            except StoreError:  # the event may be half done, and its watch is gone
+            except StoreError:  # the event may be half handled, and its watch was removed
                 logger.exception("The controller could not finish the event %r and starts over", key)
                 self._start_over_later()
             except ValueError:

@@ -246,8 +246,8 @@ class PeerQueues:
     If another broker does not answer, the same request is sent again without a limit: an attempt takes up to
     ``request.timeout.ms``, and the next one begins after ``RETRY_MS`` and the connection's back-off. A request to the
     controller's own broker is a call of the handler (``LocalChannel``), without a time limit. Later requests to the
-    same broker wait; the queues of other brokers are not affected. A queue ends when the broker's registration is gone
-    (``remove``) or the controller resigns (``remove_all``).
+    same broker wait; the queues of other brokers are not affected. A queue ends when the broker's registration is
+    removed (``remove``) or the controller resigns (``remove_all``).
     """
 
     def __init__(self, channel: BrokerChannel, clock: Clock, on_response: OnResponse) -> None:

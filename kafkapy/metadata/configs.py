@@ -181,7 +181,7 @@ class ConfigAdmin:
             self._again = True
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
-        """Look again later after a failure, such as a read that the store refuses: the watch is gone."""
+        """Look again later after a failure, such as a read that the store refuses: the watch was removed."""
         if task.cancelled() or self._task is not task or (error := task.exception()) is None:
             return
         if str(error) != self._last_problem:  # one that stays has one line in the log

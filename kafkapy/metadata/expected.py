@@ -1,4 +1,4 @@
-"""The topics of the metadata store: what the metadata image must have before it is whole (``image.py``)."""
+"""The topics of the metadata store: the metadata image must have them before it is whole (``image.py``)."""
 
 import asyncio
 import logging

@@ -60,7 +60,7 @@ class ForeignDataError(BrokerError, ValueError):
 
 
 def decoded(path: str, data: bytes | None, decode: Callable[[bytes | None], _T]) -> _T:
-    """What ``decode`` makes of a node's data; raises ForeignDataError, which names the node."""
+    """The result of ``decode`` for a node's data; raises ForeignDataError, which names the node."""
     try:
         return decode(data)
     except (ValueError, TypeError, AttributeError) as error:  # the last two for values of another type
@@ -302,12 +302,12 @@ class ReplicaAssignment(NamedTuple):
 
     @property
     def origin(self) -> tuple[int, ...]:
-        """The replicas without those that come: what a cancelled reassignment returns to."""
+        """The replicas without the adding ones: a cancelled reassignment returns to them."""
         return tuple(broker for broker in self.replicas if broker not in self.adding)
 
     @property
     def target(self) -> tuple[int, ...]:
-        """The replicas without those that go: what a completed reassignment leaves."""
+        """The replicas without the removing ones: a completed reassignment leaves them."""
         return tuple(broker for broker in self.replicas if broker not in self.removing)
 
     def reassigned(self, target: Sequence[int]) -> "ReplicaAssignment":

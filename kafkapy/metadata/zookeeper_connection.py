@@ -1,7 +1,7 @@
 """One TCP connection to a ZooKeeper server: frames in and out, and how long ago something was heard.
 
-A frame is four bytes of length and a payload. What the payloads mean is the matter of the session (``zookeeper.py``);
-they are encoded and decoded by the classes of ``kazoo.protocol.serialization``.
+A frame is four bytes of length and a payload. The session interprets the payloads (``zookeeper.py``); the classes of
+``kazoo.protocol.serialization`` encode and decode them.
 """
 
 import asyncio

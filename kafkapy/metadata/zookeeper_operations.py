@@ -144,9 +144,9 @@ def results_if_done(
     """Tell whether a multi without an answer was done: return its results, else None, and it can be sent again.
 
     ``nodes`` are all that it names, as they are now; ``seen_zxid`` is the last one that was known when it was sent. A
-    multi was done if each node shows it: what it created or wrote is there, newer than that and with its data, and
-    what it deleted is gone. Sequential nodes and mere checks show nothing, and neither does a node that was changed
-    again since: then the multi counts as not done.
+    multi was done if each node shows it: the nodes that it created or wrote exist, newer than that and with its data,
+    and the nodes that it deleted do not. Sequential nodes and mere checks show nothing, and neither does a node that
+    was changed again since: then the multi counts as not done.
     """
     data, writes = _last_data(operations), _write_counts(operations)
     results: list[Result] = []

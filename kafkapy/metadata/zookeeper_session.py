@@ -19,7 +19,7 @@ The states of the session:
         │  └──── session expired (EXPIRED) ──┐   │ all is settled
         └──── same session ──▶ RESUMING ─────┴───┘
 
-What happens when a connection is lost, in this order:
+The steps after a lost connection, in this order:
 
 1. Requests without an answer are kept (``_unanswered``); ``_seen_zxid`` is the last change that the server told of.
 2. The servers are tried one after the other, with a growing pause, until one accepts the session.
@@ -29,11 +29,11 @@ What happens when a connection is lost, in this order:
    session in order, so the first that was not done ends the search: it and all later ones are sent again, with the
    reads, before what has been asked for since.
 
-What happens when the server says that the session has expired: its ephemeral nodes are gone, and so are the watches.
-Listeners get EXPIRED, then the writes without an answer fail with SessionExpiredError, since it is unknown whether
-they were made; reads, and calls that had not been sent, wait for the next session, which is opened at once.
-Listeners get RENEWED when it is open. While no server can be reached, it is unknown whether the session has
-expired; the broker continues to serve, and versions and epochs keep its writes from harming those of another one.
+The steps when the server reports that the session has expired; its ephemeral nodes and its watches are removed by then:
+Listeners get EXPIRED, then the writes without an answer fail with SessionExpiredError, since it is unknown whether they
+were made; reads, and calls that had not been sent, wait for the next session, which is opened at once. Listeners get
+RENEWED when it is open. While no server can be reached, it is unknown whether the session has expired; the broker
+continues to serve, and versions and epochs keep its writes from harming those of another one.
 
 A broker that ends without ``close`` (or without a connection then) stays registered until ZooKeeper has not heard of
 its session for the session's time-out.
@@ -104,7 +104,7 @@ logger = logging.getLogger(__name__)
 
 
 class ZooKeeperSettings(NamedTuple):
-    """What the configuration says about the session; times in milliseconds."""
+    """The configuration of the session; times in milliseconds."""
 
     session_timeout_ms: int = 18_000
     connection_timeout_ms: int = 18_000
@@ -127,7 +127,7 @@ class _Request:
         self.path = path
         self.answer = answer
         self.operations: Sequence[Operation] = ()
-        """What a write does; a read has none."""
+        """The operation of a write; a read has none."""
         self.watch: Watch | None = None
         self.xid = 0
         self.seen_zxid = 0
@@ -318,7 +318,7 @@ class ZooKeeperSession:
         self._xid = self._xid % _MAX_XID + 1
         return self._xid
 
-    # What the server sends.
+    # The server's messages.
 
     def _received(self, payload: bytes) -> None:
         header, offset = ReplyHeader.deserialize(payload, 0)

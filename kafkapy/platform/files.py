@@ -158,7 +158,7 @@ class Files:
         os.makedirs(path, exist_ok=True)
 
     def list_directory(self, path: str) -> list[tuple[str, int]]:
-        """Return (name, size in bytes or -1 for a folder) of what ``path`` holds, sorted by name."""
+        """Return (name, size in bytes or -1 for a folder) of the entries of ``path``, sorted by name."""
         return sorted(self.scan_directory(path))
 
     def scan_directory(self, path: str) -> Iterator[tuple[str, int]]:

@@ -60,7 +60,7 @@ class JobContext:
 
 
 class Output:
-    """Writes lines for the broker; ``end`` is called when the broker is gone: its files may not be changed any more."""
+    """Writes lines for the broker; ``end`` is called when the broker has ended: its files must not be changed then."""
 
     def __init__(self, stream: BinaryIO, end: Callable[[int], object] = os._exit) -> None:
         self._stream = stream

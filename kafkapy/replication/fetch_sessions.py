@@ -88,7 +88,7 @@ class FetchSession:
         self.is_closed = False
         """The session has left the cache; a fetch of it may still wait."""
         self.counted = 0
-        """What the partitions count towards the limit of all sessions: see ``count_of``."""
+        """The number that the partitions count towards the limit of all sessions: see ``count_of``."""
         self.created_ms = now_ms
         self.last_used_ms = now_ms
 

@@ -99,7 +99,7 @@ logger = logging.getLogger(__name__)
 
 
 class FetcherSettings(NamedTuple):
-    """What all fetchers of a broker have in common."""
+    """The objects that all fetchers of a broker share."""
 
     limits: FetchLimits
     partition_max_bytes: int

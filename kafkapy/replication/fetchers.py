@@ -59,7 +59,7 @@ class ReplicaFetchers:
     def resize(self, per_leader: int) -> None:
         """Use another number of fetchers for each leader, at least 1; partitions whose fetcher changes begin again.
 
-        They ask where their logs leave the leader's, as in a new leader epoch. What they have fetched stays.
+        They ask where their logs leave the leader's, as in a new leader epoch. The fetched records stay.
         """
         before, self._per_leader = self._per_leader, per_leader
         for topic_partition, place in list(self._place_of.items()):
@@ -79,7 +79,7 @@ class ReplicaFetchers:
             place.fetcher.wake()
 
     def close(self) -> None:
-        """Stop copying everything, for good."""
+        """Stop copying all partitions, permanently."""
         self._is_closed = True
         for fetcher in self._fetchers.values():
             fetcher.close()

@@ -53,7 +53,7 @@ EMPTY: Final = b""
 
 
 class FetchWish(NamedTuple):
-    """What a client wants of one partition; sizes in bytes, -1 for an epoch or offset that it does not tell."""
+    """The request of a client for one partition; sizes in bytes, -1 for an epoch or offset that it does not name."""
 
     offset: int
     max_bytes: int
@@ -63,7 +63,7 @@ class FetchWish(NamedTuple):
 
 
 class FetchLimits(NamedTuple):
-    """What a client wants of the whole response."""
+    """The limits of a client for the whole response."""
 
     max_wait_ms: int
     min_bytes: int
@@ -92,7 +92,7 @@ class FetchLimits(NamedTuple):
 
 
 class PartitionRead(NamedTuple):
-    """What was found in one partition, or why not."""
+    """The result of a read of one partition, or its error."""
 
     topic_partition: TopicPartition
     records: FileSlice | ConvertedSlice | bytes = EMPTY
@@ -111,7 +111,7 @@ _read_of: Final = maker(PartitionRead)
 Wishes = Mapping[TopicPartition, FetchWish]
 Reads = Sequence[PartitionRead]
 Build = Callable[[Reads], Steps[T]]
-"""Makes a response of what was read, in steps."""
+"""Makes a response of the reads, in steps."""
 
 
 class FollowerWishes(Protocol):

@@ -1,4 +1,4 @@
-"""The follower's side of an incremental fetch session (KIP-227): what the next request has to name.
+"""The follower's side of an incremental fetch session (KIP-227): the content of the next request.
 
 The leader remembers the partitions of a session, so a request names only those whose offset or epoch has changed since
 the last one, and those that are fetched no more. The leader may refuse a session (session id 0 in its response); then
@@ -35,7 +35,7 @@ class FollowerSession:
         self._session_id = NO_SESSION
         self._epoch = FIRST_EPOCH
         self._wishes: dict[TopicPartition, FetchWish] = {}
-        """What the leader knows of the session's partitions once it has got the next request."""
+        """The leader's state of the session's partitions after the next request."""
         self._changed: dict[TopicPartition, None] = {}
         self._forgotten: dict[TopicPartition, None] = {}
 

@@ -1,8 +1,8 @@
 """Two ways to write the in-sync replicas that a leader proposes, chosen by the inter-broker protocol.
 
 From 2.7-IV2 on the leader asks the controller (AlterIsr, KIP-497; the API is called AlterPartition now), which writes
-the state and tells all brokers of it. Before, the leader writes the state itself, and the controller hears of it
-through a node under ``/isr_change_notification``, which leaders create after some quiet seconds.
+the state and tells all brokers of it. Before, the leader writes the state itself, and informs the controller through a
+node under ``/isr_change_notification``, which leaders create after some quiet seconds.
 
 Both write with the version of the state that the leader knows. If another version is there, the controller has elected
 a leader meanwhile and will send LeaderAndIsr: the proposal stays open, so that its larger set counts for the
@@ -101,7 +101,7 @@ class ControllerIsrWriter:
             self._start()
 
     def close(self) -> None:
-        """Stop asking, for good."""
+        """Stop requests, permanently."""
         self._open.clear()
         task, self._task = self._task, None
         if task is not None:
@@ -220,7 +220,7 @@ class StoreIsrWriter:
             self._writing = asyncio.create_task(self._write_all(), name="in-sync-replicas")
 
     def close(self) -> None:
-        """Stop writing, for good."""
+        """Stop writes, permanently."""
         for task in (self._writing, self._notifying):
             if task is not None:
                 task.cancel()

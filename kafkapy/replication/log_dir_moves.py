@@ -117,7 +117,7 @@ class LogDirMoves:
         self._lane(topic_partition).stop(topic_partition)
 
     def close(self) -> None:
-        """Stop copying everything, for good."""
+        """Stop copying all partitions, permanently."""
         for lane in self._lanes:
             lane.close()
 
@@ -249,7 +249,7 @@ class _Lane:
         return self._moves.get(move.partition.topic_partition) is move
 
     def _is_current(self, move: _Move) -> bool:
-        """Tell whether the move goes on; one whose future replica is gone ends here."""
+        """Tell whether the move continues; it ends here if its future replica was removed."""
         topic_partition = move.partition.topic_partition
         if not self._is_listed(move):
             return False

@@ -236,7 +236,7 @@ class Partition:
             refusal = storage_error(self.log, "written", error)
             if not is_passing(error):
                 raise refusal from error
-            # A full disk: what is there can be read, and the first record of the epoch will note it.
+            # A full disk: the present files can be read, and the first record of the epoch will add the entry.
 
     def make_follower(self, state: LeaderAndIsrPartition) -> None:
         """Follow ``state.leader`` (-1: there is no leader; keep the log and wait)."""

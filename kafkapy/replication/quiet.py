@@ -13,8 +13,8 @@ and is in sync: there is nothing to read and nothing to tell. It is left out of 
 - it is its turn: twice a second a fetch looks at some quiet partitions, those first that were not looked at for
   longest. So what changes without a call, as a log start that retention moves, is told after a while.
 
-A follower of a quiet partition fetches all the same, and has caught up at each fetch of the session. That is noted when
-the partition stops being quiet: until then it counts as caught up since its end is the leader's.
+A follower of a quiet partition fetches all the same, and has caught up at each fetch of the session. The time is noted
+when the partition stops being quiet: until then the follower counts as caught up, since its end is the leader's.
 """
 
 from collections.abc import Callable

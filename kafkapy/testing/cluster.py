@@ -26,8 +26,8 @@ class ClusterBroker(ClusterMember, Broker):
     """One broker of a ``Cluster``, which starts and closes it; ``stop``, ``kill`` and ``start`` are for tests.
 
     When ``start``, ``stop`` or ``kill`` returns, the other brokers know of it, unless brokers are paused or separated.
-    What it says of records and groups is what this broker has: the partitions that it holds a replica of, and the
-    groups that it coordinates.
+    Its records and groups are those of this broker: the partitions that it holds a replica of, and the groups that it
+    coordinates.
     """
 
     def start(self) -> Self:

@@ -1,4 +1,4 @@
-"""What a mirror takes for the topics of its source, from listings that may lack some; the clock is set by hand."""
+"""The topics that a mirror derives for its source, from listings that may lack some; the clock is set by hand."""
 
 import re
 

@@ -24,7 +24,7 @@ def suite_environment(**more: str) -> dict[str, str]:
 def run_suite(
     directory: Path, *options: str, suite: str, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """What the suite said and how it ended."""
+    """The output of the suite and its exit."""
     return subprocess.run(
         suite_command(directory, suite, *options),
         cwd=directory,

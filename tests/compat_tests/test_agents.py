@@ -15,7 +15,7 @@ BUILDERS = (agents.go_command, agents.node_modules, agents._rust)
 
 @pytest.fixture(autouse=True)
 def nothing_is_remembered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No answer of another test is kept, and nothing is built for good."""
+    """No answer of another test is kept, and nothing is built permanently."""
     for builder in BUILDERS:
         builder.cache_clear()
     monkeypatch.setattr(agents, "BUILT", tmp_path / "built")

@@ -1,4 +1,4 @@
-"""What the runner of the pages finds in a page, and what it does not let pass."""
+"""The snippets that the runner of the pages finds in a page, and the errors that it reports."""
 
 import os
 from collections.abc import Iterator

@@ -33,7 +33,7 @@ class Node:
 
     @property
     def next_test(self) -> str | None:
-        """What it would run now: as in xdist, only what it knows the next test of, or that there is none."""
+        """The tests that it would run now: as in xdist, only a test of which it has the next one, or the last."""
         return self.got[self.done] if len(self.got) > self.done + (not self.shutting_down) else None
 
 

@@ -234,7 +234,7 @@ def test_an_unclean_election_where_the_topic_allows_it(override: str, leader: in
 
 
 def test_in_sync_replicas_that_an_old_leader_has_written_are_told_to_all_brokers() -> None:
-    """What a broker of inter-broker protocol 2.6 does: it writes the state itself, then leaves a note."""
+    """A broker of inter-broker protocol 2.6 writes the state itself, then leaves a note."""
 
     async def scenario(started: Cluster) -> None:
         node, session = started.controller.node, started.controller.session

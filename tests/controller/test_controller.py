@@ -238,7 +238,7 @@ def test_a_start_that_fails_is_followed_by_another_election(refused: list[str]) 
 
 
 def test_after_an_event_that_the_store_has_refused_everything_is_read_again(refused: list[str]) -> None:
-    """The event may be half done, and the watch that has told of it is gone."""
+    """The event may be half handled, and the watch that has reported it was removed."""
 
     async def main() -> None:
         clock = ManualClock()

@@ -25,7 +25,7 @@ AS_CREATED = LeaderIsr(3, 0, (3, 1, 2), -1, 0)
 
 
 async def alter(started: Cluster, proposed: LeaderIsr, partition: TopicPartition = RF3) -> LeaderIsr | BrokerError:
-    """What the controller answers the leader, broker 3."""
+    """The controller's answers to the leader, broker 3."""
     epoch = started.brokers[3].node.fence.broker_epoch
     answers = await started.controller.node.controller.alter_isr(3, epoch, {partition: proposed})
     await started.settle()

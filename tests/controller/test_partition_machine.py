@@ -1,4 +1,4 @@
-"""What happens between the controller's decision and its write. (Elections as traced: test_active_controller.)"""
+"""Events between the controller's decision and its write. (Elections as traced: test_active_controller.)"""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ STATE = LeaderIsr(2, 5, (2, 1), 1, 0)
 
 
 class Setting:
-    """Broker 1 lives, 2 is gone; both partitions had 2 as their leader."""
+    """Broker 1 runs, 2 has ended; both partitions had 2 as their leader."""
 
     def __init__(self) -> None:
         self.session: EmbeddedSession = EmbeddedStore(None, ManualClock()).session()

@@ -1,4 +1,4 @@
-"""Replicas that move: what a real 2.7.2 controller wrote and sent (traces 08 and 09), and what ours does."""
+"""Replicas that move: the writes and requests of a real 2.7.2 controller (traces 08 and 09), and those of ours."""
 
 from collections.abc import Mapping, Sequence
 
@@ -376,7 +376,7 @@ def test_the_next_controller_repeats_what_was_not_complete() -> None:
 
 
 def test_a_target_whose_brokers_are_all_dead_waits() -> None:
-    """The last member of the ISR stays in it when its broker dies; 2.7.2 would stop the other replicas."""
+    """The last member of the ISR stays in it when its broker ends; 2.7.2 would stop the other replicas."""
 
     async def scenario(started: Cluster) -> None:
         await alter(started, {RF2: [3]})

@@ -1,4 +1,4 @@
-"""What the recorded answers of tests/server/handlers do not show: time, races, several brokers."""
+"""Properties that the recorded answers of tests/server/handlers do not show: time, races, several brokers."""
 
 import asyncio
 import gc

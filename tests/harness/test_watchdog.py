@@ -1,4 +1,4 @@
-"""What hangs beyond pytest-timeout's reach ends its process, with the stacks, and not the run."""
+"""A test that hangs beyond pytest-timeout's reach ends its process, with the stacks, and the run continues."""
 
 import os
 import subprocess
@@ -30,7 +30,7 @@ HANGS = {
 }
 
 TOLD = {"clean-up": " 1 failed, 5 passed", "clean-up after a failure": " 2 failed, 4 passed"}
-"""What a test made of itself is told before its clean-up hangs."""
+"""The result of the test is reported before its clean-up hangs."""
 
 
 def run(directory: Path, tests: str, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-"""What ``zookeeper_tree`` needs of kazoo, over the embedded store's tree: enough for tests without a server."""
+"""The functions of kazoo that ``zookeeper_tree`` needs, over the embedded store's tree, for tests without a server."""
 
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace

@@ -208,7 +208,7 @@ def test_notes_of_others_are_passed_over() -> None:
 
 @pytest.mark.parametrize("method", ["children", "get"])
 def test_a_read_that_the_store_refuses_is_repeated(method: str, caplog: pytest.LogCaptureFixture) -> None:
-    """The watch is gone, or the note was read but not what it names: nothing else would look again."""
+    """The watch was removed, or the note was read but not the node that it names: no other code would look again."""
 
     async def main() -> None:
         clock, one, two = await _two()

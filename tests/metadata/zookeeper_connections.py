@@ -1,4 +1,4 @@
-"""What ``ZooKeeperStore`` makes of connections that break, as tests for any server: a proxy cuts and swallows."""
+"""The behaviour of ``ZooKeeperStore`` on connections that break, as tests for any server: a proxy cuts and swallows."""
 
 import asyncio
 import random

@@ -1,6 +1,7 @@
-"""A ZooKeeper server of one process for tests: what ``ZooKeeperStore`` uses of the protocol, over the embedded tree.
+"""A ZooKeeper server of one process for tests: the part of the protocol that ``ZooKeeperStore`` uses, over the embedded
+tree.
 
-It is no judge: what a real server does is shown in ``compat_tests/cluster``, where the same tests run.
+It is no reference: ``compat_tests/cluster`` runs the same tests on a real server.
 """
 
 import asyncio

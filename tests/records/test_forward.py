@@ -1,4 +1,4 @@
-"""Batches as a mirror passes them on: what changes in headers, what is left out, what is written again."""
+"""Batches as a mirror forwards them: changed headers, batches that are left out, batches that are written again."""
 
 import pytest
 

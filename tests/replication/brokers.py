@@ -134,7 +134,7 @@ class Brokers:
         )
 
     async def state(self, topic_partition: TopicPartition = TP) -> LeaderIsr:
-        """What the store says of a partition."""
+        """The state of a partition in the store."""
         session = self.store.session()
         node = await session.get(PartitionStateZNode.path(topic_partition))
         await session.close()

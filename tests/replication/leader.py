@@ -108,7 +108,7 @@ class Leader:
 
 
 def answer_from(node: Node, request: Message) -> Message:
-    """What a leader answers a fetcher, at once."""
+    """A leader's answers to a fetcher, at once."""
     match request:
         case FetchRequest():
             return fetch_from(node, request)
@@ -184,7 +184,7 @@ def _offsets_of(node: Node, request: ListOffsetsRequest) -> ListOffsetsResponse:
 
 
 def bytes_of(records: object) -> bytes:
-    """What was read from a log."""
+    """The records that were read from a log."""
     if isinstance(records, FileSlice):
         return records.read()
     assert isinstance(records, bytes)

@@ -1,4 +1,4 @@
-"""Logs on a temporary directory, for tests of what holds them."""
+"""Logs on a temporary directory, for tests of their owners."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A producer that goes on while brokers die and replicas move, and a reader of what is in the logs."""
+"""A producer that continues while brokers end and replicas move, and a reader of the logs."""
 
 import asyncio
 

@@ -19,7 +19,7 @@ def fetch(
     build: Callable[[Reads], T],
     session: FollowerWishes | None = None,
 ) -> "T | asyncio.Future[T]":
-    """What ``build`` makes of the reads, or a future of it."""
+    """The result of ``build`` for the reads, or a future of it."""
 
     def in_steps(reads: Reads) -> Steps[T]:
         return build(reads)
@@ -30,7 +30,7 @@ def fetch(
 
 
 def read_all(replicas: ReplicaManager, wishes: Wishes, limits: FetchLimits) -> list[PartitionRead]:
-    """What a fetch finds that does not wait."""
+    """The result of a fetch that does not wait."""
     found = fetch(replicas, wishes, limits._replace(max_wait_ms=0), list)
     assert isinstance(found, list)
     return found

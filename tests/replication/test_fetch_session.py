@@ -1,4 +1,4 @@
-"""What the requests of a follower's fetch session name."""
+"""The partitions that the requests of a follower's fetch session name."""
 
 from kafkapy.protocol.messages.fetch import FetchRequest, FetchResponse
 from kafkapy.replication.fetching import FetchLimits, FetchWish

@@ -1,4 +1,4 @@
-"""What a fetcher does with its leader's answers, and with its own disk's."""
+"""The behaviour of a fetcher on its leader's answers, and on errors of its own disk."""
 
 import asyncio
 import errno
@@ -919,7 +919,7 @@ def follow_two_more(pair: Pair) -> None:
 
 
 def test_with_flush_ack_a_follower_fetches_after_a_truncation(tmp_path: Path) -> None:
-    """What stays of the segment that is cut has to be fsynced again before the next fetch."""
+    """The remaining part of the segment that is cut has to be fsynced again before the next fetch."""
 
     async def scenario(pair: Pair) -> None:
         flusher = SlowFlusher()

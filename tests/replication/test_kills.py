@@ -1,4 +1,4 @@
-"""Brokers die under a producer, the controller too: what was acknowledged by all in-sync replicas stays."""
+"""Brokers are killed under a producer, the controller too: records that all in-sync replicas have acknowledged stay."""
 
 import asyncio
 import random

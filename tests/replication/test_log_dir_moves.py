@@ -1,4 +1,4 @@
-"""Moves of replicas between data directories: what is copied, when the current log is replaced, errors and limits."""
+"""Moves of replicas between data directories: copied records, the replacement of the current log, errors, limits."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""A broker loses a data directory: what a real 2.7.2 controller wrote and sent (trace 32), and what ours does."""
+"""A broker loses a data directory: the writes and requests of a real 2.7.2 controller (trace 32), and those of ours."""
 
 import asyncio
 

@@ -1,7 +1,7 @@
 """Random histories of three replicas: brokers die and come back, links fail, leaders change, followers lag.
 
-Some brokers do not hear of a new leader for a while: an old leader goes on, and followers go on with it.
-Nothing that was below a leader's high watermark is ever lost or changed, and in the end all replicas are the same.
+Some brokers learn of a new leader later: an old leader continues, and followers continue to fetch from it. Nothing that
+was below a leader's high watermark is ever lost or changed, and in the end all replicas are the same.
 """
 
 import asyncio
@@ -223,7 +223,7 @@ class World:
             self.replicas[broker_id].node.logs.checkpoint_high_watermarks()
 
     async def step(self, rounds: int) -> None:
-        """Let the event loop go round: a few messages arrive, in the middle of what the fetchers do."""
+        """Run some iterations of the event loop: a few messages arrive while the fetchers work."""
         for _ in range(rounds):
             await asyncio.sleep(0)
 
@@ -248,7 +248,7 @@ class World:
         return found
 
     def check(self) -> None:
-        """What is below a high watermark stays as it is."""
+        """The records below a high watermark do not change."""
         for claimed in self.leaders():
             content = self.content(claimed, claimed.log.high_watermark)
             if len(content) > len(self.committed):

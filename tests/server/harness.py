@@ -123,7 +123,7 @@ class Client:
             return
 
     async def reset(self) -> None:
-        """Be gone: who only closes, or has its system do it, may still read as far as the broker knows."""
+        """Reset the connection: after a plain close the client may still read, as far as the broker can tell."""
         at_once = struct.pack("ii", 1, 0)
         self.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
         await self.close()

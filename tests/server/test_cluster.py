@@ -117,7 +117,7 @@ def _alone(path: Path) -> BrokerServer:
 
 
 def _export(path: Path, zookeeper: ZooKeeperServer) -> MetadataTree:
-    """What ``kafkapy metadata export`` does for a ZooKeeper that is empty or has an older copy."""
+    """The result of ``kafkapy metadata export`` for a ZooKeeper that is empty or has an older copy."""
     tree = read_file_tree(metadata_path(str(path / "1")))
     for each in ("/kafka", "/kafka/brokers"):
         if each not in zookeeper.tree.nodes:

@@ -110,7 +110,7 @@ class SimulatedDisk(Files):
 
     @contextmanager
     def _change(self, operation: str, path: str) -> Iterator[None]:
-        """Do a change of the disk, unless it fails or the process dies before it."""
+        """Do a change of the disk, unless it fails or the process is killed before it."""
         with self._lock:
             self._count(operation, path)
             is_last = self.changes == self._crash_at

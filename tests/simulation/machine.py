@@ -1,4 +1,4 @@
-"""The log under test on a disk that dies, and the model beside it; ``test_log`` has the operations."""
+"""The log under test on a disk that can crash, and the model beside it; ``test_log`` has the operations."""
 
 import shutil
 import tempfile
@@ -61,11 +61,11 @@ class Subject:
         self.model = Model()
         self.use(config)
         self.unsafe_from: int | None = None
-        """A process died after an fsync had failed: records from this offset on may be only in memory since then."""
+        """A process was killed after an fsync had failed: records from this offset on may be in memory only."""
         self.may_drop_below = 0
         """Batches below this offset may be gone: retention may delete them and fail afterwards."""
         self.survival: Survival | None = None
-        """The changes that survive when the next crash ends the machine; None: only the process dies."""
+        """The changes that survive when the next crash ends the machine; None: only the process is killed."""
         self._open()
 
     def close(self) -> None:
@@ -123,7 +123,7 @@ class Subject:
                 self.disk.cut_power(self.survival)
             else:
                 self.disk.restart()
-            if self.disk.random.random() < 0.3:  # the new process dies too, while it recovers
+            if self.disk.random.random() < 0.3:  # the new process is killed too, while it recovers
                 self.disk.crash_after(self.disk.random.randrange(30))
             was_clean = (self.data / CLEAN_SHUTDOWN_NAME).exists()
             try:
@@ -181,7 +181,7 @@ class Subject:
         return [encode_snapshot([entry]) for _, entry in sorted(self.log.producer_state.producers.items())]
 
     def attempt(self, action: Callable[[], Result], change: Change) -> "Result | type[Died]":
-        """Do ``action``; when the process dies in it, start the next one and return ``Died``."""
+        """Do ``action``; when the process is killed in it, start the next one and return ``Died``."""
         self.model.stable = self.log.last_stable_offset
         try:
             return action()
@@ -299,7 +299,7 @@ class Subject:
 
 
 class Died:
-    """The result of ``attempt`` when the process died."""
+    """The result of ``attempt`` when the process was killed."""
 
 
 __all__ = ["Died", "Stored", "Subject"]

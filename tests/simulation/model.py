@@ -1,4 +1,4 @@
-"""A model of a log as a list of batches, with those that must be there after the process or the machine died."""
+"""A model of a log as a list of batches, with those that survive a kill of the process or a crash of the machine."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -150,7 +150,7 @@ class Model:
     # after a crash or stop
 
     def check_survivors(self, log: Log, change: Change, promised: int | None) -> None:
-        """Check the log of a new process: everything below ``promised`` was fsynced; None: only the process died."""
+        """Check the log of a new process: everything below ``promised`` was fsynced; None: only a kill."""
         found = stored_in(log)
         known = {content for contents in self.history.values() for content in contents} if promised is not None else ()
         end_offset = found[-1].last_offset + 1 if found else 0

@@ -105,7 +105,7 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 
 def crash(manager: LogManager) -> None:
-    """Do what the system does when a process dies: close descriptors and locks, write nothing."""
+    """Do the system's part when a process is killed: close descriptors and locks, write nothing."""
     for log in manager.all_logs():
         log.release()
     manager.directories.unlock()

@@ -448,7 +448,7 @@ def test_a_batch_larger_than_the_topic_allows_now_is_read(world: World) -> None:
 
 
 def test_a_segment_that_was_copied_is_not_kept_open(world: World) -> None:
-    """Its bytes would stay on the disk as long as the worker lives."""
+    """Its bytes would stay on the disk as long as the worker runs."""
     log = world.log(replace(COMPACT, segment_bytes=900))
     for number in range(6):
         append(log, (b"k%d" % (number % 4), b"v" * 200))
@@ -472,7 +472,7 @@ def test_a_segment_that_was_copied_is_not_kept_open(world: World) -> None:
 
 
 def test_a_compaction_takes_the_memory_of_the_map_and_two_buffers(tmp_path: Path) -> None:
-    """However many keys there are: what finds no room is compacted the next time."""
+    """However many keys there are: those without room are compacted the next time."""
     map_bytes, chunk_bytes = 1_080_000, 16_384
     sizes = {"log.cleaner.dedupe.buffer.size": str(map_bytes), "log.cleaner.io.buffer.size": str(2 * chunk_bytes)}
     world = World(tmp_path, **sizes)

@@ -1,4 +1,4 @@
-"""A process that dies after offsets were lowered: the older, higher checkpoints must not be used any more."""
+"""A process is killed after offsets were lowered: the older, higher checkpoints must not be used any more."""
 
 import errno
 from pathlib import Path

@@ -147,7 +147,7 @@ def test_a_child_leaves_the_with_at_once_and_the_broker_as_it_is(
 
 
 def outcomes_in_child(*calls: Callable[[], object]) -> list[str]:
-    """What each call returns in a forked child, or the exception that it raises there."""
+    """The result of each call in a forked child, or the exception that it raises there."""
 
     def make(answers: Connection) -> None:
         for call in calls:

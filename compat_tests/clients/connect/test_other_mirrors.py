@@ -62,7 +62,7 @@ class MirrorMakerOne(ChildProcess):
         ]
 
     def is_ready(self) -> bool:
-        """There is nothing to ask: what it does is seen in the brokers."""
+        """There is no interface for this: its effects are seen in the brokers."""
         return True
 
 
@@ -80,7 +80,7 @@ class OurMirror(ChildProcess):
         return {**os.environ, "PYTHONPATH": str(ROOT)}
 
     def is_ready(self) -> bool:
-        """There is nothing to ask: what it does is seen in the brokers."""
+        """There is no interface for this: its effects are seen in the brokers."""
         return True
 
 

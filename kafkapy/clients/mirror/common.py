@@ -1,4 +1,4 @@
-"""What the parts of a mirror share: its options and its errors."""
+"""The options and errors that the parts of a mirror share."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -37,7 +37,7 @@ class MirrorFencedError(MirrorError):
 
 
 class MirrorOptions(NamedTuple):
-    """What is copied, and how. Without ``transactional_id`` records are copied at least once."""
+    """Topics and groups to copy, and how. Without ``transactional_id`` records are copied at least once."""
 
     topics: Sequence[re.Pattern[str]] = (re.compile(".*"),)
     groups: Sequence[re.Pattern[str]] = ()

@@ -38,7 +38,7 @@ KEEP_POSITIONS_S: Final = 3600.0
 
 
 class MirrorProgress(NamedTuple):
-    """What a mirror has done since it began; ``lag`` is how many offsets are left, ``size`` is in bytes.
+    """The progress of a mirror since it began; ``lag`` is the number of remaining offsets, ``size`` is in bytes.
 
     ``is_connected``: whether the last round has succeeded. If not, ``lag`` is what it was before.
     """
@@ -100,7 +100,7 @@ class Mirror:
 
     @property
     def progress(self) -> MirrorProgress:
-        """What is copied so far."""
+        """The records that are copied so far."""
         ends = self._ends if self._goal is None else self._goal
         if self._lag is None:
             self._lag = sum(max(end - self._copied_to(place), 0) for place, end in ends.items())
@@ -130,7 +130,7 @@ class Mirror:
     def open(self, stop: threading.Event) -> None:
         """Compare the clusters, prepare the topics, and find the positions, or return early when ``stop`` is set.
 
-        When both clusters have answered, errors that pass, as when a leader dies just now, are tried again for a
+        When both clusters have answered, temporary errors, as after the failure of a leader, are tried again for a
         minute. Raises ClientError, and at once if no broker of a cluster answers.
         """
         self._stop = stop
@@ -157,7 +157,7 @@ class Mirror:
                 raise MirrorError(f"partition {topic}-{partition} has no leader, so it can't be copied now")
             self._goal, self._lag = self._offsets(self._positions, LATEST), None
             # A topic that was made again may end before its position, but a new leader may also answer with too low an
-            # end for a while. What a fetch at the position brings, decides.
+            # end for a while. The first fetch at the position decides.
             self._doubtful = {place for place, end in self._goal.items() if end < self._positions[place]}
 
     def _tell_nothing_matches(self) -> None:
@@ -391,10 +391,10 @@ class Mirror:
         return {place: position for place, position in committed.items() if place[0] not in created}
 
     def _offset_map(self, place: Place, committed: Position | None, target_end: int) -> MirrorOffsetMap:
-        """The map that is stored with a position, or one of what comes from now on.
+        """The map that is stored with a position, or a new one that begins with the next records.
 
-        If a partition is copied from its first record, the map begins with offset 0: what the source has removed before
-        can't be read on the target either.
+        If a partition is copied from its first record, the map begins with offset 0: records that the source has
+        removed before can't be read on the target either.
         """
         if committed is None:
             return MirrorOffsetMap(0, target_end)

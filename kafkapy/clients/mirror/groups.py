@@ -2,8 +2,8 @@
 
 A group of the source is read as it is, also while its consumers run. On the target its offsets change only while it has
 no members there. The target's coordinator sees to that: once a consumer has joined, it refuses commits from outside.
-Offsets only grow, and only after they have grown on the source: what somebody sets on the target stays, as long as the
-group of the source does not go on.
+Offsets only grow, and only after they have grown on the source: an offset that a user sets on the target stays until
+the source's group commits a higher one.
 
 In a partition that several mirrors fill from several clusters, an offset that skips no unread record is the lowest that
 any of them would translate, and each knows only its own. So none of them commits there: the offsets stay as they were
@@ -197,7 +197,7 @@ class GroupOffsetSync:
         *,
         keep: bool,
     ) -> dict[Place, GroupOffset]:
-        """What the target's group should have and does not have yet, as far as the mirror knows."""
+        """The offsets that the target's group should have and does not have yet, by the mirror's data."""
         found = {}
         for place, (offset, metadata) in offsets.items():
             if place not in leaders or offset < 0:
@@ -245,7 +245,7 @@ class GroupOffsetSync:
         committed: Mapping[Place, GroupOffset],
         shared: Collection[Place],
     ) -> None:
-        """Commit those offsets of a group that are behind; none goes back. What is ``shared`` is only kept as it is."""
+        """Commit those offsets of a group that are behind; none goes back. A ``shared`` one is only kept as it is."""
         changed = {}
         for place, each in wanted.items():
             there = committed.get(place, NOTHING)

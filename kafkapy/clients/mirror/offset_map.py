@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, Self
 from kafkapy.types import maker
 
 STRETCHES: Final = 32
-"""The most stretches of a map. Merging prefers old ones: what is merged grows with the distance to the end."""
+"""The most stretches of a map. Old stretches are merged first: the error grows with the distance to the end."""
 _WORD: Final = ","
 _NUMBER: Final = "."
 _DENSE_NUMBERS: Final = 3
@@ -76,8 +76,8 @@ class MirrorOffsetMap:
     def add(self, source: int, source_end: int, target: int, records: int) -> bool:
         """Some records were copied to ``target`` and the offsets behind it; earlier copies of them no longer count.
 
-        If the target has something else there now than the map says, its log was cut or made again: what was known is
-        forgotten. Returns whether it is known still.
+        If the target has another record there than the map has, its log was cut or made again: the map is dropped.
+        Returns whether it is known still.
         """
         new = Stretch(source, source_end, target, target + records, records)
         if target < self.target_end:

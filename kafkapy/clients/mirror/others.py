@@ -35,12 +35,12 @@ class OtherMirror(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What it does, for a line about the topic."""
+        """The group and the source cluster, for a line about the topic."""
         return f"a mirror with the group {self.group} copies it from cluster {self.origin} too"
 
 
 class OtherMirrors:
-    """Looks for the positions of other mirrors. What was found is remembered as long as this mirror runs."""
+    """Looks for the positions of other mirrors. The result is kept as long as this mirror runs."""
 
     def __init__(self, target: ClusterClient, group: str) -> None:
         self._target = target

@@ -37,7 +37,7 @@ class FetchedBatches(NamedTuple):
 
 
 class FetchResult(NamedTuple):
-    """What a round of requests has brought; ``out_of_range`` are places whose position the source has no record of.
+    """The result of a round of requests; ``out_of_range`` are places whose position the source has no record of.
 
     ``without_records`` are the places of each leader whose response had no record at all: there is none between their
     positions and their ends, as a response has the first batch that there is in any of its partitions, whatever the
@@ -98,7 +98,7 @@ class SourceReader:
         return self._fetch_bytes // max(leaders, 1)
 
     def _asked(self, positions: Mapping[Place, int], leaders: dict[Place, int]) -> dict[int, dict[Place, Wish]]:
-        """What each leader is asked for: the same object as before if nothing has changed and sessions last."""
+        """The requests for each leader: the same object as before if nothing has changed and sessions last."""
         if (
             leaders is self._leaders
             and positions == self._positions

@@ -2,8 +2,8 @@
 
 The mirror remembers, for each topic, the keys that it has copied, with a digest of the value: a key whose value on the
 source has another digest is set on the target, a key that the source no longer has is deleted there. So what somebody
-sets on the target alone stays, also another value of a copied key, until the source's value changes. What is remembered
-is committed with the position of the first partition (``positions.py``), so that changes are seen that were made
+sets on the target alone stays, also another value of a copied key, until the source's value changes. The digests are
+committed with the position of the first partition (``positions.py``), so the mirror also sees changes that were made
 while no mirror ran.
 """
 
@@ -76,8 +76,8 @@ class TopicConfigSync:
         """Make the changes of some of the topics on the target; the next call goes on with others.
 
         Returns the topics for which ``encoded`` has changed. A topic that the mirror has not seen before, and has not
-        created, stays as it is. What the target refuses is reported, in a line that names the key, and tried again when
-        the source's value changes. Raises NoBrokerError, and RequestFailedError for errors that pass.
+        created, stays as it is. A value that the target refuses is reported, in a line that names the key, and tried
+        again when the source's value changes. Raises NoBrokerError, and RequestFailedError for errors that pass.
         """
         if not self._is_on:
             return []

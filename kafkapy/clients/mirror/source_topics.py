@@ -1,4 +1,4 @@
-"""Which topics the source has: what it lists, and what it may have although a listing does not show it.
+"""The topics of the source: the listed ones, and those that it may have although a listing does not show them.
 
 A broker that has just started answers Metadata with no topics, or with some, until the controller has told it of all
 (UpdateMetadata). For Apache Kafka 2.7 that takes about 0.1 s, and after a kill as long as the session in ZooKeeper that

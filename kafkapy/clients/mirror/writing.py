@@ -1,8 +1,8 @@
 """The target's side of a mirror: batches with the mirror's own producer id, at least once or in transactions.
 
 Both ways use sequence numbers. So several requests may be under way on a connection: if a batch is refused, the broker
-refuses those behind it too, and the order of a partition's records is kept. That holds when the partition has a batch
-of the producer; before, a broker takes any sequence number, so the first one in a partition is alone under way.
+refuses those behind it too, and the order of a partition's records is kept. This holds when the partition has a batch
+of the producer; before, a broker takes any sequence number, so only the first batch of a partition is in flight.
 """
 
 from collections import Counter, deque
@@ -150,7 +150,8 @@ class TargetWriter:
     def _send(self, waves: list[Wave], leaders: dict[Place, int], acknowledged: Acknowledged) -> Wave:
         """Returns the sets that were too large, but have parts; ``_set_bytes`` of their topics is half their size then.
 
-        All responses are taken before an error is raised: what other partitions have must not be sent again.
+        All responses are read before an error is raised: the batches of other partitions that were appended must not be
+        sent again.
         """
         refused: Wave = {}
         sent: list[tuple[int, Wave]] = []
@@ -342,7 +343,7 @@ def _shortened(changed: Mapping[Place, Position]) -> dict[Place, Position]:
 
 
 def _parts(waves: list[Wave], leaders: dict[Place, int]) -> Iterator[tuple[int, Wave]]:
-    """What each leader gets in a request, wave by wave; message sets and batches are in requests of their own."""
+    """The requests for each leader, wave by wave; message sets and batches are in separate requests."""
     for wave in waves:
         for leader, places in by_leader(wave, leaders).items():
             for is_legacy in (False, True):

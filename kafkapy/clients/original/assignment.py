@@ -1,4 +1,4 @@
-"""Who owns which partition: the algorithm that every member of a group computes for itself, with the same result.
+"""The owner of each partition: the algorithm that every member of a group computes for itself, with the same result.
 
 For each topic the consumer threads that want it are sorted by their ids as texts (so ``…-10`` comes before ``…-2``),
 the partitions by number. Each thread gets a range: with ``p`` partitions and ``t`` threads the first ``p mod t``

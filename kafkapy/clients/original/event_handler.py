@@ -22,7 +22,7 @@ from kafkapy.records.record import Record, encode_batch
 
 CODECS: Final = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3}
 BAD_MESSAGE: Final = (ClientError, ValueError, TypeError)
-"""What encoders and partitioners raise for a message that they can't take."""
+"""The errors that encoders and partitioners raise for a message that they can't take."""
 _NO_PARTITION: Final = -1
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class FailedToSendError(ClientError):
 
 
 class EventHandler(Protocol):
-    """What a producer hands its batches to."""
+    """The next stage, to which a producer passes its batches."""
 
     def handle(self, messages: Sequence[KeyedMessage]) -> None:
         """Send the messages; raises ClientError for those that can't be sent."""
@@ -112,7 +112,7 @@ class DefaultEventHandler:
         self._discovery.close()
 
     def _unless_bad(self, make: Callable[[], T], message: KeyedMessage) -> T | None:
-        """What ``make`` returns for a message; with an asynchronous producer None if it raises ``BAD_MESSAGE``."""
+        """The result of ``make`` for a message; with an asynchronous producer None if it raises ``BAD_MESSAGE``."""
         try:
             return make()
         except BAD_MESSAGE as error:

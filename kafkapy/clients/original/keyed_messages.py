@@ -1,4 +1,4 @@
-"""What the original producer sends: messages with keys, and how they become bytes and find their partitions."""
+"""The messages of the original producer: their keys, encoders and partitioners."""
 
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -30,7 +30,7 @@ class KeyedMessage(NamedTuple):
 
     @property
     def chooses_by(self) -> Any:
-        """What the partitioner gets; None: any partition."""
+        """The key for the partitioner; None: any partition."""
         return self.key if self.partition_key is None else self.partition_key
 
 
@@ -49,7 +49,7 @@ def string_encoder(text: str) -> bytes:
 
 
 def default_partitioner(key: Any, partitions: int) -> int:
-    """The absolute value of the key's hash in Java, modulo ``partitions``: what the Java producer of 0.8.2 chooses.
+    """The absolute value of the key's hash in Java, modulo ``partitions``: the choice of the Java producer of 0.8.2.
 
     For a ``str`` as ``DefaultPartitioner``, for ``bytes`` as ``ByteArrayPartitioner``; raises ClientError for others.
     """

@@ -1,9 +1,9 @@
-"""Streams of records: what the fetchers put in, and what the user's threads iterate over.
+"""Streams of records: the fetchers put records in, and the user's threads iterate over them.
 
 A stream has a queue of chunks; a chunk is a fetched partition's bytes, which are decoded when they are read. The user's
-position in a partition is the offset after the last record that an iterator has returned. A rebalance takes the
-queue's chunks away, with the rest of the one being read, and from then on the position no longer moves: what it is
-at that moment is committed, and the next owner continues there.
+position in a partition is the offset after the last record that an iterator has returned. A rebalance removes the
+queue's chunks, with the rest of the one being read, and from then on the position no longer moves: the position of that
+moment is committed, and the next owner continues there.
 """
 
 import threading

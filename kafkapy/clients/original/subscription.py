@@ -1,4 +1,4 @@
-"""What a consumer wants: topics by name, or by a white or black list, each with a number of streams.
+"""The subscription of a consumer: topics by name, or by a white or black list, each with a number of streams.
 
 A consumer publishes it in its registration, ``/consumers/<group>/ids/<consumer>``, and the others read it there.
 Kafka 0.8.2 writes ``{"version":1,"subscription":{"flights":2},"pattern":"static","timestamp":"1416847228312"}``; with a
@@ -100,7 +100,7 @@ class Subscription(NamedTuple):
 
     @classmethod
     def from_json(cls, content: bytes) -> Self:
-        """What a registration says; raises SubscriptionError for another content."""
+        """The content of a registration; raises SubscriptionError for another content."""
         try:
             found = json.loads(content)
             streams = {str(topic): int(count) for topic, count in found["subscription"].items()}

@@ -10,7 +10,7 @@ HTML: Final = "text/html"
 
 
 class HttpLimits(NamedTuple):
-    """What a port allows. Sizes are in bytes, those of the request line and the headers are counted together."""
+    """The limits of a port. Sizes are in bytes, those of the request line and the headers are counted together."""
 
     header_bytes: int = 16_384
     body_bytes: int = 65_536

@@ -50,7 +50,7 @@ def handle(context: "RequestContext", request: DescribeGroupsRequest) -> Steps[D
 
 
 def _size_of(member: MemberDescription) -> int:
-    """The bytes of a member's ids, and of what the response shows of its metadata and assignment."""
+    """The bytes of a member's ids, metadata and assignment in the response."""
     *ids, metadata, assignment = member
     return text_size(*ids) + len(metadata) + len(assignment)
 

@@ -13,8 +13,8 @@ the log's start and drops leader epochs and producer snapshots below it; the fil
 
 A log may have tens of thousands of segments, as a client chooses ``segment.bytes``. So a deletion is done in steps, and
 each step looks again at the log's first segments. If the log was truncated, or its segments or configuration were
-changed between two steps, the deletion by this condition ends there: the rest is deleted the next time. If the process
-dies between two steps, the log begins with the first segment that is left.
+changed between two steps, the deletion by this condition ends there: the rest is deleted the next time. After a crash
+of the process between two steps, the log begins with the first remaining segment.
 """
 
 import logging

@@ -1,1 +1,1 @@
-"""What a running broker keeps: its topics, records and groups, read for assertions, and its metadata tree."""
+"""The contents of a running broker: its topics, records and groups, read for assertions, and its metadata tree."""

@@ -48,7 +48,7 @@ class Controllable(Protocol):
 
     @property
     def title(self) -> str:
-        """What the port controls, in a few words."""
+        """The purpose of the port, in a few words."""
         ...
 
     @property

@@ -17,7 +17,7 @@ MOST_BROKERS: Final = 64
 
 
 class ClusterMember(HostedSurface):
-    """What a broker of a cluster has beside a broker that is alone."""
+    """The functions that a broker of a cluster has beyond those of a single broker."""
 
     @property
     def id(self) -> int:

@@ -1,4 +1,4 @@
-"""What is written for compaction."""
+"""The records that are written for compaction."""
 
 from bench.clients.compaction import KEYS_OF_A_BATCH, batches, frames
 from kafkapy.records.batch import read_header

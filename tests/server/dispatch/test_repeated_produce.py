@@ -62,7 +62,7 @@ class Sender:
         self.client: Client | None = None
 
     async def answer(self, records: bytes, version: int, acks: int) -> Any:
-        """What the partition's answer says; None if the broker has closed the connection."""
+        """The partition's answer; None if the broker has closed the connection."""
         if self.client is None or self.reconnects:
             self.client = await Client.connect(self.broker)
         request = produce_request(self.topic, records, acks=acks)

@@ -1,4 +1,4 @@
-"""AlterPartition: what a leader asks, and how the controller's answers reach it."""
+"""AlterPartition: the requests of a leader, and the controller's answers to it."""
 
 from pathlib import Path
 

@@ -44,7 +44,7 @@ def listed(response: Any) -> dict[tuple[str, int], tuple[list[int], list[int], l
 
 
 async def move_to_a_dead_broker(broker: BrokerServer) -> None:
-    """What the legacy tool may ask for: it waits for broker 9."""
+    """Moves that the legacy tool may request: it waits for broker 9."""
     active: Any = broker.services.controller._active
     assignment = active.context.assignments["t"][1]
     active.context.assign("t", {**active.context.assignments["t"], 1: assignment.reassigned([9])})

@@ -24,7 +24,7 @@ from kafkapy.types import NO_LEADER, TopicPartition
 
 
 class BrokenRule(NamedTuple):
-    """What is wrong, and what makes it so for as long as it is entered.
+    """The broken rule, and the patch that breaks it as long as it is entered.
 
     ``is_rare``: it takes a rare course of events to notice it, so a search of a thousand seeds may end without.
     ``needs_coordinators``: only histories with many coordinators can notice it.

@@ -67,7 +67,7 @@ def kafka_partition(name: str, count: int) -> int:
 
 
 class Coordinators:
-    """What was told to the clients of groups and transactional ids."""
+    """The answers that the clients of groups and transactional ids have received."""
 
     def __init__(self, world: "World", plan: CoordinatorPlan) -> None:
         self._world = world

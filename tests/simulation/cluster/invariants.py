@@ -1,4 +1,4 @@
-"""What must hold after every step of a simulated cluster.
+"""Invariants that must hold after every step of a simulated cluster.
 
 The first three are the theorems of Kafka's published specification of its replication (``KafkaReplication`` and
 ``Kip320`` in TLA+ by Jason Gustafson); the others are what the documentation promises to clients.
@@ -12,8 +12,8 @@ The first three are the theorems of Kafka's published specification of its repli
 - An idempotent producer's batches are there once, in its order.
 - A consumer reads only what is below a high watermark.
 
-The checks see logs as a reader does and keep their own copy of every replica, so that a replica whose process is dead
-counts too: what is in its files is what it has.
+The checks read logs as a reader does and keep their own copy of every replica, so that a replica whose process has
+ended counts too: its records are those in its files.
 """
 
 from bisect import bisect_left
@@ -66,7 +66,7 @@ class Invariants:
         self.partition: Final = partition
         self.copies: dict[int, Copy] = {}
         self.committed: list[Batch] = []
-        """What was below the high watermark of a leader."""
+        """The records below the high watermark of a leader."""
         self.state: LeaderIsr | None = None
         self.isr_changes = 0
         self.truncations = 0
@@ -145,7 +145,7 @@ class Invariants:
             self._check_member(broker, self.committed, "StrongIsr: ")
 
     def broker_ended(self, broker: int) -> None:
-        """The process is gone; its files stay."""
+        """The process has ended; its files stay."""
         copy = self.copies.get(broker)
         if copy is not None:
             copy.seen = None

@@ -2,9 +2,9 @@
 
 Each call on the loop belongs to a ``Node``, a simulated process: the one in whose context it was scheduled. So the loop
 can pause one process while the others go on, and tell after each call whose state may have changed. Calls of one
-instant run in the order in which they were scheduled, as asyncio promises. What may come in any order in a real cluster
-(messages, writes to disks, answers of the metadata store) takes a time that the seed draws, and ``kafkapy.turns``
-pauses at places that the seed chooses.
+instant run in the order in which they were scheduled, as asyncio promises. Events that may come in any order in a real
+cluster (messages, writes to disks, answers of the metadata store) take a time that the seed draws, and
+``kafkapy.turns`` pauses at places that the seed chooses.
 """
 
 import asyncio

@@ -99,7 +99,7 @@ class Wire(asyncio.Transport):
             self._up.put(self._server.frame_received, bytes(data))
 
     def abort(self) -> None:
-        """The client closes: what it has sent still arrives, and then the end."""
+        """The client closes: its sent bytes still arrive, and then the end."""
         if self.is_open:
             self.is_open = False
             self._down.close()
@@ -142,7 +142,7 @@ class Wire(asyncio.Transport):
     # both
 
     def reset(self) -> None:
-        """Break the connection: what is under way is lost."""
+        """Break the connection: the bytes in flight are lost."""
         self._up.close()
         self._server.close()
         self._network.wires.pop(self, None)

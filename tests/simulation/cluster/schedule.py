@@ -1,4 +1,4 @@
-"""What happens in a history, drawn from its seed in advance, so that a shorter one can be tried with the same seed.
+"""The events of a history, drawn from its seed in advance, so that a shorter one can be tried with the same seed.
 
 Histories aim at what breaks replication: leaders that change before a follower knows the last high watermark, replicas
 that come back with an old or a diverged log, leaders that do not know that they are deposed, messages that arrive late.
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 BROKERS: Final = (1, 2, 3)
 
 TARGETS: Final = ("leader", "leader", "controller", "1", "2", "3")
-"""Who is meant; resolved when it happens."""
+"""The target of an event; resolved when it happens."""
 KINDS: Final = {
     "kill": 4,
     "stop": 1,

@@ -25,7 +25,7 @@ def record_batch(base: int, epoch: int = 0, producer: int = -1, sequence: int = 
 
 
 class Replica:
-    """What the invariants look at of a partition and its log."""
+    """The state of a partition and its log that the invariants check."""
 
     def __init__(self, *batches: bytes) -> None:
         self.batches = list(batches)

@@ -226,7 +226,7 @@ class World:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._store_has_changed = False
         self.is_over = False
-        """What follows is only the end of its tasks."""
+        """After that only the tasks end."""
 
     # the history
 
@@ -247,7 +247,7 @@ class World:
         return hashlib.sha256("\n".join(self.lines()).encode()).hexdigest()[:16]
 
     def counts(self) -> dict[str, int]:
-        """What came about how often in this history."""
+        """The number of each kind of event in this history."""
         seen = self.invariants
         return {
             "leader epochs": 0 if seen.state is None else seen.state.leader_epoch + 1,
