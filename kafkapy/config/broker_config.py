@@ -239,7 +239,7 @@ class BrokerConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str] | None = None) -> Self:
-        """A configuration from texts; raises InvalidConfigError naming key, value and what is allowed."""
+        """A configuration from texts; raises InvalidConfigError naming key, value and the allowed values."""
         return cls(properties or {})
 
     def __getitem__(self, name: str) -> Value:

@@ -321,7 +321,8 @@ class ActiveController:
         }
         before = self.context.on_offline_directories.get(broker, set())
         offline = {found for found, code in answers.items() if code == ErrorCode.KAFKA_STORAGE_ERROR}
-        # A broker that has this epoch already has the replica too: it was asked twice, since an answer was lost.
+        # A broker that has this epoch already has the replica too: the request was sent twice, since an answer was
+        # lost.
         present = (ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH)
         online = {found for found, code in answers.items() if code in present}
         self.context.on_offline_directories[broker] = now = (before - online) | offline

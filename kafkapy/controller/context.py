@@ -139,7 +139,7 @@ class ControllerContext:
     def move_partition(self, partition: TopicPartition, target: PartitionState) -> bool:
         """Set a new state; False, with an error in the log, if the partition can't enter it from its current one.
 
-        NON_EXISTENT forgets the partition.
+        NON_EXISTENT removes the partition.
         """
         current = self.partition_states.get(partition, PartitionState.NON_EXISTENT)
         if current not in PARTITION_ENTERED_FROM[target]:
@@ -154,7 +154,7 @@ class ControllerContext:
     def move_replica(self, replica: Replica, target: ReplicaState) -> bool:
         """Set a new state; False, with an error in the log, if the replica can't enter it from its current one.
 
-        NON_EXISTENT forgets the replica.
+        NON_EXISTENT removes the replica.
         """
         current = self.replica_state(replica)
         if current not in REPLICA_ENTERED_FROM[target]:
@@ -216,7 +216,7 @@ class ControllerWriter:
             if not isinstance(outcome, StoreError):
                 results += outcome[1:]
             else:
-                if len(together) > 1 or alone:  # a single one may need what was undone with those before it
+                if len(together) > 1 or alone:  # a single one may need parts that were undone with those before it
                     alone += range(len(results), len(results) + len(together))
                 results += [outcome] * len(together)
         if alone:

@@ -45,7 +45,7 @@ _NOT_NEEDED: Final = ElectionNotNeededError("The partition has a leader of this 
 
 
 class LeaderElections:
-    """Part of the active controller; ``flush`` sends what has been gathered in the batch."""
+    """Part of the active controller; ``flush`` sends the requests that have been gathered in the batch."""
 
     def __init__(
         self,

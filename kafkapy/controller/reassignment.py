@@ -84,7 +84,7 @@ _LAST_IN_SYNC: Final = InvalidReplicaAssignmentError(
 
 
 class Reassignments:
-    """Part of the active controller; ``flush`` sends what has been gathered in the batch."""
+    """Part of the active controller; ``flush`` sends the requests that have been gathered in the batch."""
 
     def __init__(
         self,

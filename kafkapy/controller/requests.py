@@ -91,7 +91,7 @@ class RequestBatch:
     def take(self) -> Steps[list[Outgoing]]:
         """Return the requests, in the order in which they must be queued; a step is a partition.
 
-        An event that was given up has left its requests here: brokers and partitions that are gone since are left out.
+        The requests of a cancelled event are still here: brokers and partitions that were removed since are left out.
         """
         requests = []
         brokers_now = self._context.brokers

@@ -1,4 +1,5 @@
-"""Deletion of topics: every broker forgets the topic, its replicas stop and remove their files, its nodes are deleted.
+"""Deletion of topics: every broker removes the topic from its metadata, its replicas stop and remove their files, its
+nodes are deleted.
 
 A replica on a broker that is not live, or never existed, makes its topic wait (*ineligible*) until that broker
 registers. The topic's other replicas remove their files meanwhile, and other topics are not affected.

@@ -5,9 +5,9 @@ watches, and every later read wait until the file has the change. While one comm
 changes are gathered for the next commit: an event costs one or two commits, however many operations it has.
 
 While the disk refuses a commit, all calls wait, as they would for a ZooKeeper that can't be reached; the commit is
-tried again each second until the disk takes it. Calls that came meanwhile change the tree only then, so a caller that
-gives up (``store.in_time``) leaves nothing, and the changes that wait do not become more. So no change is lost or made
-twice.
+tried again each second until the disk takes it. Calls that come in the meantime change the tree only after that, so a
+caller that times out (``store.in_time``) leaves no change, and the number of waiting changes does not grow. So no
+change is lost or made twice.
 
 The start of a broker is the exception (``run_ahead``): its registration and the election of leaders must not wait for
 space on a disk that only the running broker can free. These changes are in memory alone until the disk takes them. If

@@ -48,7 +48,7 @@ class SqliteFile:
         self._database: sqlite3.Connection | None = None
 
     def load(self) -> Content:
-        """Open the file, made when it is missing; return what it holds.
+        """Open the file, made when it is missing; return its content.
 
         Raises ``StoreDamagedError`` when the content is damaged, ``StoreFileError`` when the file is locked, can't be
         opened, or is of a newer release.

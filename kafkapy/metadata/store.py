@@ -24,9 +24,9 @@ again, with another ``session_id``. Listeners are called for both, as those of A
   renewed session. A write whose answer was outstanding when the session expired raises ``SessionExpiredError``: the
   change may have been made or not.
 
-A connection that breaks is not the end of the session: calls wait until there is another one, and what had no answer
-is done once. The exceptions are a sequential node, which may be created twice, and a write that was overwritten
-before the store could look: it is made again, which a version refuses.
+A connection that breaks does not end the session: calls wait until there is another one, and a call without an answer
+is done once. The exceptions are a sequential node, which may be created twice, and a write that was overwritten before
+the store could look: it is made again, which a version refuses.
 """
 
 import asyncio
@@ -273,7 +273,7 @@ class MetadataStore(Protocol):
         ...
 
     async def transactions(self, multis: Iterable[Sequence[Operation]]) -> list[Outcome]:
-        """Run each ``multi`` by itself, in order; an outcome is its results or the error that refused it."""
+        """Run each ``multi`` separately, in order; an outcome is its results or the error that refused it."""
         ...
 
     async def close(self) -> None:

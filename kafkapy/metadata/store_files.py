@@ -13,10 +13,10 @@ A start uses the copy with the highest commit number whose checksums are right, 
 Any damage to one of the files therefore loses nothing. If no copy is usable ``load`` raises StoreFileError, and changes
 nothing.
 
-A third file, the reserve, only takes up space. When a full disk refuses a commit it gives up as little as the commit
-needs, because the logs take whatever is free. So changes that free space can be written (``DeleteTopics``, a shorter
-retention). It is filled up when there is space again. Until then ``has_space`` is False, and changes that make the
-metadata larger are to be refused.
+A third file, the reserve, only takes up space. When a full disk refuses a commit, the reserve shrinks only by the size
+that the commit needs, because the logs take all free space. So changes that free space can be written
+(``DeleteTopics``, a shorter retention). It is filled up when there is space again. Until then ``has_space`` is False,
+and changes that make the metadata larger are to be refused.
 """
 
 import logging
@@ -45,7 +45,7 @@ _SIDE_FILES: Final = ("-wal", "-shm")
 _EMPTY: Final = Content(0, {})
 RESERVE_SIZE: Final = 2 * 1024 * 1024
 RESERVE_SLICE: Final = 32 * 1024
-"""Bytes that the reserve gives up at a time: a small commit, which writes whole pages to the database's log."""
+"""Bytes by which the reserve shrinks at a time: a small commit, which writes whole pages to the database's log."""
 
 RESTORE: Final = (
     "Restore both from a backup of the directory, or make the topics again from their partitions' folders with "

@@ -2,8 +2,8 @@
 
 The loop itself pings when nothing was sent for a quarter of the session's time-out. A step that takes longer than that
 would let the session expire, although the broker works: on a machine without a free processor, a tenth of a second of
-work takes seconds. The thread needs a few milliseconds of the process for a ping, and uses nothing but the connection.
-A loop that does not come back for ``LONGEST_STEP_S`` counts as dead: then the session expires, and others take over.
+work takes seconds. The thread needs a few milliseconds of the process for a ping, and uses only the connection. A loop
+that does not come back for ``LONGEST_STEP_S`` counts as dead: then the session expires, and others take over.
 """
 
 import threading
@@ -16,7 +16,7 @@ LONGEST_STEP_S: Final = 30.0
 
 
 class Heartbeat:
-    """Pings on the connection of the last ``beat``. ``start`` begins the thread; ``look`` is what it repeats."""
+    """Pings on the connection of the last ``beat``. ``start`` begins the thread, which repeats ``look``."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -8,7 +8,7 @@ the loop that owns the broker's state, in the order in which the server sent it.
 The states of the session:
 
     CONNECTING   There is no connection, or the server has not accepted the session on it. Calls wait in ``_queue``.
-    RESUMING     The session goes on, on another connection: watches are set again, writes without an answer are
+    RESUMING     The session continues on another connection: watches are set again, writes without an answer are
                  looked up. Calls still wait.
     USABLE       Requests go out as they come, at most ``max_in_flight`` without an answer, which come in that order.
     CLOSED       Every call raises StoreClosedError.
@@ -26,8 +26,8 @@ The steps after a lost connection, in this order:
 3. SetWatches makes the server tell of each watched node that has changed after ``_seen_zxid``: no change is lost,
    and watches fire before any answer that could show the change.
 4. The writes without an answer are looked up, oldest first (``results_if_done``). The server handles the requests of a
-   session in order, so the first that was not done ends the search: it and all later ones are sent again, with the
-   reads, before what has been asked for since.
+   session in order, so the first one that was not done ends the search: it and all later ones are sent again, with the
+   reads, before the newer requests.
 
 The steps when the server reports that the session has expired; its ephemeral nodes and its watches are removed by then:
 Listeners get EXPIRED, then the writes without an answer fail with SessionExpiredError, since it is unknown whether they
@@ -144,7 +144,7 @@ class Read(NamedTuple):
 class ZooKeeperSession:
     """One session, and another one after it has expired. ``open`` comes first.
 
-    Reads and writes are futures; those of one caller are done in the order in which they were asked for.
+    Reads and writes are futures; those of one caller are done in the order of the calls.
     """
 
     def __init__(self, address: ZooKeeperAddress, clock: Clock, random: Random, settings: ZooKeeperSettings) -> None:
@@ -275,8 +275,8 @@ class ZooKeeperSession:
     def write(self, operations: Sequence[Operation], root: TreeRoot | None = None) -> "asyncio.Future[Outcome]":
         """Do all the operations or none; ``root`` is where their paths begin, if not at the store's root.
 
-        The future has the results, or the error of the operation that was refused. It fails with SessionEndedError
-        when it is not known what has become of them.
+        The future has the results, or the error of the operation that was refused. It fails with SessionEndedError when
+        their outcome is unknown.
         """
         root = root or self._root
         request = self._request(root.message(operations), operations[0].path if operations else "/")
@@ -297,7 +297,7 @@ class ZooKeeperSession:
         return _Request(message, path, asyncio.get_running_loop().create_future())
 
     def _submit(self, request: _Request) -> None:
-        while self._queue and self._queue[0].answer.done():  # its caller has given up
+        while self._queue and self._queue[0].answer.done():  # its caller has timed out
             self._queue.popleft()
         self._queue.append(request)
         self._pump()
@@ -468,7 +468,7 @@ class ZooKeeperSession:
             self._enter(self._connection)
 
     def _enter(self, connection: ServerConnection) -> None:
-        """The connection can be used, for a new session or for the one that goes on."""
+        """The connection can be used, for a new session or for the one that continues."""
         if self._accepted is not None and not self._accepted.done():
             self._accepted.set_result(None)
         if session_number(self._id) != self._number:
@@ -492,7 +492,7 @@ class ZooKeeperSession:
         self._pump()
 
     def _lost(self, reason: str) -> None:
-        """The connection is over; the session may go on, on another one."""
+        """The connection is closed; the session may continue on another one."""
         was_usable = self._is_usable
         self._is_usable = False
         self._connection = None
@@ -515,7 +515,7 @@ class ZooKeeperSession:
             self._connection.abort(reason)
 
     def _keep_alive(self, connection: ServerConnection) -> None:
-        """Ping when nothing was sent for a while, give up a connection on which nothing was heard."""
+        """Ping when no message was sent for a while, close a connection on which none was received."""
         now_s = self._clock.monotonic_s()
         timeout_s = self._timeout_ms / 1000
         if now_s - connection.heard_s >= timeout_s * 2 / 3:
@@ -526,7 +526,7 @@ class ZooKeeperSession:
         self.heartbeat.beat(connection, self._timeout_ms)
         self._beat = self._clock.call_later(self._timeout_ms / 6, self._keep_alive, connection)
 
-    # The session goes on, or not.
+    # The session continues, or has ended.
 
     def _set_watches(self, connection: ServerConnection) -> None:
         seen_zxid = self._seen_zxid

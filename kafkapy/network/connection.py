@@ -194,7 +194,7 @@ class Connection(asyncio.BufferedProtocol):
             if is_done:
                 self._dispatcher.dropped(waiting)
             if is_done or isinstance(waiting.future, asyncio.Task):
-                self._owner.keep_until_done(waiting.future)  # it looks at the exception, if there is one
+                self._owner.keep_until_done(waiting.future)  # the connection reads the exception, if there is one
             else:
                 waiting.future.cancel()
         if self._sender is not None:

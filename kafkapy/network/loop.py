@@ -83,7 +83,7 @@ class PollingSelector(_Selector):
 
 
 class BrokerLoop(asyncio.SelectorEventLoop):
-    """Watches sockets by a selector on every system: the broker accepts by itself."""
+    """Watches sockets by a selector on every system: the broker calls accept itself."""
 
     def __init__(self, *, polls: bool = False) -> None:
         """``polls``: the process is the broker's own, so that no other thread needs the interpreter meanwhile."""

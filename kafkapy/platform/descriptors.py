@@ -72,7 +72,7 @@ class FileSlice:
 
 
 class Droppable(Protocol):
-    """A file that can give up its descriptor and open it again; ``used``: it was used since the last check."""
+    """A file that can release its descriptor and open it again; ``used``: it was used since the last check."""
 
     used: bool
 

@@ -76,7 +76,7 @@ class LogOnDisk(Protocol):
 
 
 def is_passing(error: OSError) -> bool:
-    """Return whether the cause of ``error`` can pass by itself, so that the same call may succeed later."""
+    """Return whether the cause of ``error`` is temporary, so that the same call may succeed later."""
     return error.errno in PASSING
 
 

@@ -5,7 +5,7 @@ from kafkapy.protocol.errors import ErrorCode
 
 
 class KafkaStorageError(BrokerError):
-    """The disk, or what is on it, is not usable."""
+    """The disk, or its content, is not usable."""
 
     error_code = ErrorCode.KAFKA_STORAGE_ERROR
 

@@ -41,7 +41,7 @@ class Files:
     # descriptors
 
     def open(self, path: str, flags: int = os.O_RDWR) -> Descriptor:
-        """Open ``path``; if the process has no descriptor left, logs give up theirs."""
+        """Open ``path``; if the process has no descriptor left, logs release theirs."""
         try:
             return Descriptor(os.open(path, flags | portable.OPEN_FLAGS, 0o644))
         except OSError as error:

@@ -154,7 +154,7 @@ class ClientCore:
         """Return the frame of a request; raises ProtocolError when the version can't express it.
 
         ``has_response`` is false for a Produce with acks=0, which the broker does not answer. A request of more than
-        ``max_structs`` raises TooManyStructs, and counts as not asked for.
+        ``max_structs`` raises TooManyStructs, and counts as not sent.
         """
         if self._failure is not None:
             raise self._failure

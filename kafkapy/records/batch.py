@@ -152,7 +152,7 @@ header_of = maker(BatchHeader)
 
 
 def read_header(buffer: ReadableBuffer, position: int = 0) -> BatchHeader:
-    """Read the header at ``position``, of any magic; the CRC is not looked at (``crc_is_valid`` does).
+    """Read the header at ``position``, of any magic; the CRC is not checked (``crc_is_valid`` does).
 
     Raises:
         CorruptRecordError: no whole header, a length that is impossible or beyond the buffer, an unknown magic.
@@ -176,7 +176,7 @@ def _read_other_header(buffer: ReadableBuffer, position: int) -> BatchHeader:
 
 
 def read_legacy_header(buffer: ReadableBuffer, position: int = 0) -> BatchHeader:
-    """Read the entry at ``position`` as the header of a batch; the CRC is not looked at (``crc_is_valid`` does).
+    """Read the entry at ``position`` as the header of a batch; the CRC is not checked (``crc_is_valid`` does).
 
     ``base_offset`` is the entry's offset field: of a wrapper, the *last* record's offset. Magic 0 has no timestamp
     (-1); ``record_count`` is 1, or ``UNKNOWN_COUNT`` for a wrapper; attribute bits without a meaning are cleared.

@@ -83,7 +83,7 @@ class _AbortedProducers:
 
 
 def forwarded(records: ReadableBuffer, aborted: Iterable[tuple[int, int]] = ()) -> Iterator[Forwarded]:
-    """Yield what is to be produced for each whole batch in ``records``, in order.
+    """Yield the bytes to produce for each whole batch in ``records``, in order.
 
     ``aborted`` has first offset and producer id of each aborted transaction, as the Fetch response tells them.
 

@@ -156,7 +156,7 @@ def _unwrapped(records: WritableBuffer, header: BatchHeader, policy: ProducePoli
 def _is_good(
     scanned: tuple[int, int, int, int, int, bool, int], header: BatchHeader, policy: ProducePolicy, now_ms: int
 ) -> bool:
-    """Whether no message of the set needs to be checked by itself."""
+    """Whether no message of the set needs a check of its own."""
     count, smallest, largest, _, null_keys, in_order, _ = scanned
     if header.timestamp_type == LOG_APPEND_TIME or (null_keys and policy.key_required) or smallest < NO_TIMESTAMP:
         return False

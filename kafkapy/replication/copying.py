@@ -51,7 +51,8 @@ def append_copied(log: Log, records: bytes | bytearray | memoryview) -> None:
 
 
 def take_offsets(log: Log, high_watermark: int, log_start_offset: int) -> None:
-    """Move the high watermark to the other log's, as far as ``log`` reaches, and hide what is deleted there.
+    """Move the high watermark to the other log's, as far as ``log`` reaches, and hide the records that are deleted
+    there.
 
     Raises ``KafkaStorageError`` when the disk is broken.
     """

@@ -127,7 +127,7 @@ class FetchSession:
                 self.due.pop(each, None)
 
     def continued(self, now_ms: int) -> None:
-        """A fetch of the session has come; it looks at some of the quiet partitions too."""
+        """A fetch of the session has come; it reads some of the quiet partitions too."""
         self.last_used_ms = now_ms
         if self.quiet is not None:
             self.quiet.fetched(now_ms)

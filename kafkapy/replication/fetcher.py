@@ -6,11 +6,11 @@
     fetching     the log is a prefix of the leader's; batches are appended as they come
     fenced       the leader is in a later epoch: wait for the controller's LeaderAndIsr
 
-A partition of the first two states is *delayed* for ``replica.fetch.backoff.ms`` after an error; then it goes on in its
-state. With ``kafkapy.flush=ack`` it also waits until the disk has what was appended: to fetch from an offset tells the
-leader that this replica holds everything below it. Leader -1, StopReplica or a failed data directory take a partition
-out of its fetcher. A partition that is throttled (``throttle.py``) and not in sync is delayed, too, while the rate is
-above its limit.
+A partition of the first two states is *delayed* for ``replica.fetch.backoff.ms`` after an error; then it continues in
+its state. With ``kafkapy.flush=ack`` it also waits until the appended records are on the disk: a fetch from an offset
+means to the leader that this replica holds all records below it. Leader -1, StopReplica or a failed data directory take
+a partition out of its fetcher. A partition that is throttled (``throttle.py``) and not in sync is delayed, too, while
+the rate is above its limit.
 
 **Order of events** when this broker becomes a follower:
 
@@ -18,8 +18,8 @@ above its limit.
    for it any more. ``Partition.make_follower``, then ``follow``: the partition is *truncating* at the new leader. Every
    new epoch does this, also when the leader stays.
 2. A log without leader epochs is cut at its high watermark. For the others OffsetForLeaderEpoch asks where the latest
-   epoch of this log ended, and ``truncation.py`` says what that means. If the leader does not know the epoch, the log
-   is cut to the end of an earlier one and the leader is asked again. Then the partition is *fetching*.
+   epoch of this log ended, and ``truncation.py`` says what that means. If the leader does not have the epoch, the log
+   is cut to the end of an earlier one and the request is sent again. Then the partition is *fetching*.
 3. Fetch names the log's end, its start, and the epoch of its last record. A response has batches, or the epoch at which
    the logs diverge (then the log is cut, as in 2), or an error. Batches are checked (offsets, CRC) and appended as they
    are, with the leader's offsets and epochs.
@@ -27,13 +27,13 @@ above its limit.
    version 12 (an inter-broker protocol below 2.7-IV1) can't name a diverging epoch. Those of 3.9 don't ask: they wait
    for the epoch in the response to Fetch (KIP-595).
 4. The high watermark becomes the leader's, as far as the log reaches, and the log start follows the leader's.
-5. The next Fetch tells the leader that this replica has what was appended. Only that moves the leader's high watermark,
-   so the follower's is one round trip behind.
+5. The next Fetch confirms to the leader that this replica has the appended records. Only that moves the leader's high
+   watermark, so the follower's is one round trip behind.
 6. A log that stays below the leader's high watermark for ``replica.fetch.backoff.ms`` may have reached a *gap*:
    compaction may have removed all batches from there on (``copying.fill_gap``). A follower's fetch without records
    proves nothing, since the leader may be throttled. So the fetcher asks as a consumer, who gets at least one batch if
    there is one below the high watermark. If there is none, the log continues at the high watermark. One partition is
-   asked about at a time; an answer with records ends the questions for ``replica.fetch.backoff.ms``.
+   queried at a time; an answer with records ends the queries for ``replica.fetch.backoff.ms``.
 
 OFFSET_OUT_OF_RANGE means that the log's end is not in the leader's log. If the leader's log ends before (an unclean
 election), the log is cut to that end. If it starts after (the leader has deleted what this broker missed), all records
@@ -178,7 +178,7 @@ class ReplicaFetcher:
         self._no_gap_s = 0.0
         """When records last came in answer to the question for a gap."""
         self._turn_s = 0.0
-        """When the next ones of the others are looked at in their turn."""
+        """The time of the next check of the other partitions."""
         self._looked_s = 0.0
         """When the last look at the changed partitions began."""
         self._task: asyncio.Task[None] | None = None
@@ -187,7 +187,7 @@ class ReplicaFetcher:
         self._is_unreachable = False
 
     def follow(self, partition: Partition) -> None:
-        """Copy a partition that this broker has just begun to follow."""
+        """Copy a partition that this broker has just started to follow."""
         self._followed[partition.topic_partition] = _Followed(partition)
         self._changed[partition.topic_partition] = None
         self._is_due.set()
@@ -200,7 +200,7 @@ class ReplicaFetcher:
         self._changed[topic_partition] = None
 
     def wake(self) -> None:
-        """Look again whether partitions may be fetched: the disk has taken, or refused, what was appended."""
+        """Check again which partitions may be fetched: appended records are on the disk, or the flush has failed."""
         self._is_due.set()
 
     def close(self) -> None:
@@ -242,10 +242,11 @@ class ReplicaFetcher:
                 await self._wait()
 
     async def _look_at_changed(self) -> dict[TopicPartition, _Followed]:
-        """Fetch what can be fetched, and no more what can not; return the partitions to truncate.
+        """Fetch the partitions that can be fetched, and no longer those that can not; return the partitions to
+        truncate.
 
-        Partitions that have to wait are looked at each time. Some others are too, in turn: retention may have moved
-        the start of a log.
+        Partitions that have to wait are checked each time. Some others are too, in turn: retention may have moved the
+        start of a log.
         """
         truncating: dict[TopicPartition, _Followed] = {}
         self._looked_s = self._clock.monotonic_s()
@@ -281,7 +282,7 @@ class ReplicaFetcher:
         return not followed.is_in_sync and self._throttle.is_exceeded_for(followed.partition)
 
     def _is_settled(self, followed: _Followed) -> bool:
-        """Tell whether the disk has what was appended, if the topic's acknowledgements wait for that."""
+        """Tell whether the appended records are on the disk, if the topic's acknowledgements wait for that."""
         log = followed.partition.log
         if not log.durability.is_owing:
             return True
@@ -292,7 +293,7 @@ class ReplicaFetcher:
             self._postpone(followed, str(error))
             return False
         if not is_settled:
-            log.durability.resume_owed()  # usually it runs; a truncation that has failed half-way has begun none
+            log.durability.resume_owed()  # usually it runs; a truncation that failed half-way has not started one
         return is_settled
 
     async def _wait(self) -> None:
@@ -535,7 +536,7 @@ class ReplicaFetcher:
             is_due = followed is not None and self._is_current(followed) and followed.state is _State.FETCHING
             if is_due and now_s < max(since_s, self._no_gap_s) + self._settings.backoff_ms / 1000:
                 return None
-            del self._behind[topic_partition]  # a later response tells of one that is not fetched now
+            del self._behind[topic_partition]  # a later response may name a partition that is not fetched now
             if is_due:
                 return followed
         return None

@@ -14,7 +14,7 @@ from kafkapy.replication.partition import Partition
 from kafkapy.types import TopicPartition
 
 ChannelOf = Callable[[str], BrokerChannel]
-"""Makes a way to the other brokers under a client id, with connections of its own."""
+"""Makes connections to the other brokers under a client id."""
 
 
 class _Place(NamedTuple):
@@ -73,7 +73,7 @@ class ReplicaFetchers:
             place.fetcher.stop(topic_partition)
 
     def made_durable(self, topic_partition: TopicPartition) -> None:
-        """The disk has taken what it was owed of the partition, or refused it."""
+        """The owed records of the partition are on the disk, or the flush has failed."""
         place = self._place_of.get(topic_partition)
         if place is not None:
             place.fetcher.wake()

@@ -4,7 +4,7 @@ Consumers see records below the high watermark (read_committed: below the last s
 A consumer may read from a follower, below the high watermark that the follower knows; the leader may send it to one in
 its rack (KIP-392).
 The limits are Kafka's: each partition's own, the response's, and at least one batch whatever the limits say, as long
-as nothing was found before it. Clients that are too old to expect more than they asked for get that batch cut.
+as nothing was found before it. Clients that are too old to expect more than the requested size get that batch cut.
 """
 
 import asyncio
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TELL_WITHIN_MS: Final = 10
-"""The longest time until a follower is told a new high watermark: at more than 100 batches a second no response is
-made for it alone."""
+"""The longest delay of a new high watermark for a follower: it gets no response for that alone after each batch."""
 
 MOST_ITERATIONS: Final = 4
 """Iterations of a busy loop for which a follower's response is held back, so that batches which arrive together leave
@@ -188,7 +187,7 @@ class _FetchWait(Generic[T]):
         return self.read_again() if changed is None or self.pending.update(changed) else None
 
     def wishes_now(self) -> Wishes:
-        """Return what is to be read for the response."""
+        """Return the partitions to read for the response."""
         return self.pending.wishes
 
     def read_again(self) -> T | Awaitable[T]:
@@ -203,9 +202,9 @@ class _FetchWait(Generic[T]):
 class _FollowerWait(_FetchWait[T]):
     """The waiting of a follower's fetch.
 
-    It is answered when the loop has handled what is ready now: the batches that arrive together make one response and
-    not one each. It is told a new high watermark within ``TELL_WITHIN_MS``, and sooner with records; a response for the
-    high watermark alone after each batch would double the number of fetches.
+    It is answered when the loop has handled all events that are ready now: the batches that arrive together make one
+    response and not one each. It gets a new high watermark within ``TELL_WITHIN_MS``, and sooner with records; a
+    response for the high watermark alone after each batch would double the number of fetches.
     """
 
     __slots__ = ("_session", "_ends_soon", "_telling")
@@ -289,10 +288,10 @@ class _FollowerWait(_FetchWait[T]):
 class _PendingFetch:
     """The bytes that count towards ``min_bytes`` of a fetch that found too few of them, by Apache Kafka's rules.
 
-    Of each partition those between the fetch offset and the end that this client may see count, up to the partition's
-    ``max_bytes``; the response's ``max_bytes`` is not looked at. They count as enough, however few they are, when that
-    end is in another segment than the fetch offset was when the fetch began: one answer holds bytes of one segment
-    only, so waiting would add nothing to it. Nothing is read for this but the position of the end.
+    For each partition the bytes between the fetch offset and the end that this client may read count, up to the
+    partition's ``max_bytes``; the response's ``max_bytes`` does not matter here. They count as enough, however few they
+    are, when that end is in another segment than the fetch offset was when the fetch began: one answer holds bytes of
+    one segment only, so waiting would add nothing to it. Nothing is read for this but the position of the end.
     """
 
     __slots__ = ("wishes", "replicas", "limits", "_starts", "_counts", "_total")
@@ -398,7 +397,7 @@ class _Reading:
         return self._must_answer or self._size >= self._limits.min_bytes
 
     def reads(self) -> Reads:
-        """Return what was read; partitions that don't exist come last."""
+        """Return the reads; partitions that don't exist come last."""
         if self._has_unknown:
             self._reads.sort(key=lambda read: read.error_code == UnknownTopicOrPartitionError.error_code)
         return self._reads

@@ -23,7 +23,7 @@ class SessionRequest(NamedTuple):
 
     request: FetchRequest
     is_full: bool
-    """It names every partition, and asks for a new session."""
+    """It names every partition, and requests a new session."""
 
 
 class FollowerSession:
@@ -53,7 +53,7 @@ class FollowerSession:
             self._forgotten[topic_partition] = None
 
     def request(self, limits: FetchLimits) -> SessionRequest:
-        """Return the next request: all partitions, or what has changed since the last one."""
+        """Return the next request: all partitions, or those that have changed since the last one."""
         is_full = self._epoch == FIRST_EPOCH
         wishes = self._wishes if is_full else {each: self._wishes[each] for each in self._changed}
         request = FetchRequest(

@@ -208,7 +208,7 @@ class StoreIsrWriter:
         self._writing: asyncio.Task[None] | None = None
         self._notifying: asyncio.Task[None] | None = None
         self._changed: dict[TopicPartition, None] = {}
-        """Partitions that the controller has not been told of."""
+        """Partitions of which the controller was not informed yet."""
         self._last_problem = ""
         self._last_change_s = 0.0
         self._last_notification_s = clock.monotonic_s()
@@ -267,7 +267,7 @@ class StoreIsrWriter:
         self._last_problem = problem
 
     async def _version_of(self, path: str, state: LeaderIsr) -> int | None:
-        """Return the version of the state if it is what was to be written: an earlier try may have succeeded."""
+        """Return the version of the state if it is the one to write: an earlier try may have succeeded."""
         try:
             node = await self._store.get(path)
             found = PartitionStateZNode.decode(node.data, state.zk_version)

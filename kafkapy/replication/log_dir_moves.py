@@ -109,7 +109,7 @@ class LogDirMoves:
         self._lanes = [_Lane(number, logs, clock, settings, quota, replaced) for number in range(settings.lanes)]
 
     def start(self, partition: Partition, future: Log) -> None:
-        """Copy the partition's log to ``future``, or go on with it in another leader epoch."""
+        """Copy the partition's log to ``future``, or continue it in another leader epoch."""
         self._lane(partition.topic_partition).start(partition, future)
 
     def stop(self, topic_partition: TopicPartition) -> None:
@@ -145,10 +145,10 @@ class _Lane:
         self._replaced = replaced
         self._moves: dict[TopicPartition, _Move] = {}
         self._queue: list[tuple[float, TopicPartition]] = []
-        """A heap: when a move may go on, and its name."""
+        """A heap: the time when a move may continue, and its name."""
         self._chosen: _Move | None = None
         self._is_due = asyncio.Event()
-        """Something may be done at once: a move was added, a delay is over, or the disk has what was appended."""
+        """A move may be able to continue: it was added, a delay is over, or appended records are on the disk."""
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
 
@@ -204,7 +204,7 @@ class _Lane:
                 await self._wait()
 
     def _choose(self) -> _Move | None:
-        """Return the move to go on with: the last one, else the first by its name of those that are not delayed."""
+        """Return the next move: the last one, else the first by its name of those that are not delayed."""
         now_s = self._clock.monotonic_s()
         chosen = self._chosen
         if chosen is not None and self._is_listed(chosen) and chosen.not_before_s <= now_s:

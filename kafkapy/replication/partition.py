@@ -60,8 +60,8 @@ class RemoteReplica:
     def fetched(self, fetch_offset: int, log_start_offset: int, leader_end_offset: int, now_ms: int) -> None:
         """Take in a fetch: the follower holds everything below ``fetch_offset``.
 
-        It counts as caught up now if it asks for the leader's end, and as caught up at its previous fetch if it asks
-        for what was the end then: a follower of a busy leader would otherwise never be.
+        It counts as caught up now if it fetches from the leader's end, and as caught up at its previous fetch if it
+        fetches from the end of that time: a follower of a busy leader would otherwise never be.
         """
         if fetch_offset >= leader_end_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
@@ -73,7 +73,7 @@ class RemoteReplica:
         self.last_fetch_ms = now_ms
 
     def was_caught_up(self, at_ms: int) -> None:
-        """Note a fetch at ``at_ms`` that was known to ask for the leader's end, and was not looked at."""
+        """Note a fetch at ``at_ms`` from the leader's end that was not processed for this partition."""
         self.last_caught_up_ms = max(self.last_caught_up_ms, at_ms)
         self.last_fetch_ms = max(self.last_fetch_ms, at_ms)
 
@@ -207,9 +207,9 @@ class Partition:
     def make_leader(self, state: LeaderAndIsrPartition) -> None:
         """Lead from now on; the epoch begins at the log's end.
 
-        In-sync followers count as caught up now. Where a follower is, is unknown until it fetches; a leader that stays
-        the leader in the next epoch keeps what it knows. Raises ``KafkaStorageError`` when the disk is broken; nothing
-        has changed then.
+        In-sync followers count as caught up now. The position of a follower is unknown until it fetches; a leader that
+        stays the leader in the next epoch keeps the positions. Raises ``KafkaStorageError`` when the disk is broken;
+        nothing has changed then.
         """
         new_epoch = state.leader_epoch > self.leader_epoch
         if new_epoch:
@@ -243,7 +243,7 @@ class Partition:
         self._take(state)
         self.is_leader = False
         self.remotes = {}
-        # After an unclean stop no fsync has been requested for what was recovered, and fetching waits for one.
+        # After an unclean stop no fsync has been requested for the recovered records, and fetching waits for one.
         self.log.durability.sync_if_configured()
 
     def replace_log(self, log: Log) -> None:

@@ -2,10 +2,10 @@
 
 A follower fetches all partitions that it follows from one leader with a single request, several times a second. To look
 at each of them each time takes the leader a quarter of a millisecond for ten partitions, so that some thousand idle
-ones would take all of its processor. Apache Kafka looks at all of them.
+ones would take all of its processor. Apache Kafka reads all of them.
 
-A partition is *quiet* while the follower has all of its records, has been told its high watermark and its log start,
-and is in sync: there is nothing to read and nothing to tell. It is left out of the session's fetches until
+A partition is *quiet* while the follower has all of its records, has received its high watermark and its log start, and
+is in sync: there is nothing to read and nothing to send. It is left out of the session's fetches until
 
 - something about it changes: ``Purgatory.check`` is called for each append, and for each change of the high watermark,
   of the in-sync replicas and of the leader;
@@ -25,7 +25,7 @@ from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.types import TopicPartition
 
 LOOKED_AT_IN_TURN: Final = 20
-"""Quiet partitions that a fetch looks at in their turn: less than a millisecond, and 10,000 within four minutes."""
+"""Quiet partitions that a fetch reads in their turn: less than a millisecond, and 10,000 within four minutes."""
 TURN_MS: Final = 500
 """Between two turns: a busy session has hundreds of fetches in this time."""
 

@@ -5,9 +5,9 @@ and the last ``replication.quota.window.num`` samples count. Bytes are recorded 
 rate is; before the next ones the caller asks whether the rate is above the limit. So bytes are copied in bursts, and
 the limit holds on average.
 
-The rate is the bytes of the samples divided by the time since the oldest one began, at least one window. A sample
-that is older than all windows together is emptied when the rate is looked at, and begins again at that moment. These
-are the rules of ``SimpleRate`` in Apache Kafka.
+The rate is the bytes of the samples divided by the time since the oldest one began, at least one window. A sample that
+is older than all windows together is emptied when the rate is computed, and begins again at that moment. These are the
+rules of ``SimpleRate`` in Apache Kafka.
 """
 
 from typing import Final

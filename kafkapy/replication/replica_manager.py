@@ -128,7 +128,7 @@ class Moves(Protocol):
     """The part of ``log_dir_moves.LogDirMoves`` that the replica manager uses."""
 
     def start(self, partition: Partition, future: Log, /) -> None:
-        """Copy the partition's log to ``future``, or go on with it in another leader epoch."""
+        """Copy the partition's log to ``future``, or continue it in another leader epoch."""
         ...
 
     def stop(self, topic_partition: TopicPartition, /) -> None:
@@ -428,7 +428,7 @@ class ReplicaManager:
         return partition is None or replica is None or replica.log_end_offset != partition.log.log_end_offset
 
     def was_caught_up(self, topic_partition: TopicPartition, broker_id: int, at_ms: int) -> None:
-        """Note that a follower, if it is in sync still, had all records at ``at_ms``: that fetch was not looked at."""
+        """Note that a follower, if still in sync, had all records at ``at_ms``: that fetch left the partition out."""
         partition = self.partitions.get(topic_partition)
         if partition is not None and broker_id in partition.remotes and broker_id in partition.isr.maximal:
             partition.remotes[broker_id].was_caught_up(at_ms)

@@ -1,8 +1,8 @@
 """Where a follower's log leaves its leader's, by leader epochs (KIP-101, KIP-279): pure functions.
 
 A follower asks its leader where the latest leader epoch of its log ended (OffsetForLeaderEpoch), or a Fetch response
-names a diverging epoch (KIP-595). The leader answers with the largest epoch that it knows up to the one asked for, and
-with that epoch's end offset. The follower drops the records that it has beyond, before it appends more.
+names a diverging epoch (KIP-595). The leader answers with its largest epoch up to the requested one, and with that
+epoch's end offset. The follower drops the records that it has beyond, before it appends more.
 """
 
 from typing import NamedTuple, Protocol
@@ -35,7 +35,7 @@ class TruncatedLog(Protocol):
 
 
 class Truncation(NamedTuple):
-    """``offset`` is where the log must end; unless it ``is_final`` the leader must be asked again after that."""
+    """``offset`` is the new end of the log; unless it ``is_final``, another request to the leader must follow."""
 
     offset: int
     is_final: bool = True

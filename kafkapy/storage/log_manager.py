@@ -366,7 +366,7 @@ class LogManager:
         try:
             self.storage.files.rename(path, doomed)
         except OSError as error:
-            file_refused(self.storage, path, error)  # the next start finds the folder, and copying goes on
+            file_refused(self.storage, path, error)  # the next start finds the folder, and copying continues
         else:
             self._detach_later(future, doomed)
         return True
@@ -400,7 +400,7 @@ class LogManager:
         current.release()
         self._detach_later(current, doomed)
         self._sync_names(target, source)
-        # The timers that remove dropped segments have their former paths. No reader has them: nobody read this log.
+        # The timers that remove dropped segments have their former paths. No reader has these files: the log had none.
         paths = [f"{future.directory}/{name}" for name in dropped]
         self.storage.flusher.run_gently(files_removal(self.storage.files, paths))
         self._compactor.log_moved(partition)

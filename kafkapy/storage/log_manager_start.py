@@ -120,7 +120,7 @@ def _refuse_twins(found: list[Found]) -> None:
 
 
 def _keep_one_copy(found: list[Found]) -> None:
-    """Drop a partition's second future replica, and one in the current log's directory; a start would go on with both.
+    """Drop a partition's second future replica, and one in the current log's directory; a start would continue both.
 
     Both are copies. Apache Kafka refuses two future replicas of a partition.
     """

@@ -158,7 +158,7 @@ class Offsets:
                 self._settle(topic_partition)
 
     def _settle(self, topic_partition: TopicPartition) -> None:
-        """If the log has, or has refused, every commit: forget the last, and the position of a tombstone behind it."""
+        """If no append is pending any more: drop the last end offset, and the position of a tombstone behind it."""
         if topic_partition not in self._appending and topic_partition not in self._unsettled:
             self._under_way.pop(topic_partition, None)
             if topic_partition not in self._committed:

@@ -76,7 +76,7 @@ class GroupShard(Shard):
         del self.groups[group.group_id]
 
     def finish_loading(self) -> Steps[None]:
-        """The whole log was replayed: forget deleted groups, start the sessions of the others, then serve."""
+        """The whole log was replayed: drop deleted groups, start the sessions of the others, then serve."""
         self.is_read = True
         self.known_keys.clear()
         self.known_commits.clear()

@@ -170,7 +170,7 @@ def timed_out(transactions: Iterable[Transaction], now_ms: int) -> list[Transact
 
 
 def expired(transactions: Iterable[Transaction], now_ms: int, expiration_ms: int) -> list[Transaction]:
-    """Return the transactional ids to forget: without an open transaction, and not updated for ``expiration_ms``."""
+    """Return the expired transactional ids: without an open transaction, and not updated for ``expiration_ms``."""
     return [
         each
         for each in transactions

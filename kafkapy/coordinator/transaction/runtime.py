@@ -220,7 +220,7 @@ class TransactionRuntime(Runtime[TransactionShard]):
         return self.write(TransitionWrite(found, transition, self._clock.now_ms(), response, refused, then))
 
     def expire(self, shard: TransactionShard, transactions: Iterable[Transaction]) -> None:
-        """Append tombstones for unused transactional ids, in batches of a moderate size, and forget the ids."""
+        """Append tombstones for unused transactional ids, in batches of a moderate size, and drop the ids."""
         batch: list[Transaction] = []
         size = 0
         for transaction in transactions:

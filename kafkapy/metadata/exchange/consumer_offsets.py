@@ -52,7 +52,7 @@ class FetchedTreeOffset(NamedTuple):
 async def commit(
     store: MetadataStore, group_id: str, offsets: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Set each offset by itself; returns an error code for each (0: done)."""
+    """Set each offset separately; returns an error code for each (0: done)."""
     if len(group_id) > LONGEST_GROUP_ID:
         return dict.fromkeys(offsets, ErrorCode.INVALID_GROUP_ID)
     try:

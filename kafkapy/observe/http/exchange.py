@@ -67,7 +67,7 @@ class HttpExchange:
         return None
 
     def _is_complete(self) -> bool:
-        """Parse what has arrived; return whether a request ends with it. Raises ``HttpError``."""
+        """Parse the received bytes; return whether a request ends with them. Raises ``HttpError``."""
         try:
             while (event := self._parser.next_event()) is not h11.NEED_DATA:
                 if isinstance(event, h11.Request):

@@ -1,11 +1,11 @@
 """AlterPartition v0, AlterIsr in Apache Kafka 2.7: a leader requests a change of the in-sync replicas from the
 controller (KIP-497).
 
-Done: each partition by itself, compared with the leader epoch and version that the leader knows; what is so already
+Done: each partition separately, compared with the leader epoch and version of the request; a state that is already set
 succeeds. Refused beyond what 2.7.2 refuses: a sender that does not lead, replicas that are not assigned, a leader epoch
-that the controller does not know (2.7.2 writes all of these).
-Errors: NOT_CONTROLLER 41 (also of a partition: an unknown leader epoch), STALE_BROKER_EPOCH 77 (whole request);
-UNKNOWN_TOPIC_OR_PARTITION 3, INVALID_REQUEST 42, FENCED_LEADER_EPOCH 74, INVALID_UPDATE_VERSION 95.
+that the controller does not know (2.7.2 writes all of these). Errors: NOT_CONTROLLER 41 (also of a partition: an
+unknown leader epoch), STALE_BROKER_EPOCH 77 (whole request); UNKNOWN_TOPIC_OR_PARTITION 3, INVALID_REQUEST 42,
+FENCED_LEADER_EPOCH 74, INVALID_UPDATE_VERSION 95.
 """
 
 from typing import TYPE_CHECKING

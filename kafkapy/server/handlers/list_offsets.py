@@ -210,7 +210,7 @@ def _epoch(partition: Partition, timestamp: int, offset: int) -> int:
 
 
 class _SegmentStarts:
-    """Version 0: base offsets of segments. A partition that a request repeats is looked at once."""
+    """Version 0: base offsets of segments. A partition that a request repeats is searched once."""
 
     __slots__ = ("_times", "_found", "_count")
 

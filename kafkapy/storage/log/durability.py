@@ -410,7 +410,7 @@ class Durability:
             raise flush.error
 
     def paths_to_close(self) -> list[str]:
-        """Return what must be fsynced before ``closed``, when no flusher works any more.
+        """Return the files that must be fsynced before ``closed``, when no flusher works any more.
 
         Raises ``OSError`` when bytes that an earlier fsync may have lost can't be written again.
         """

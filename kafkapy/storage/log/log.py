@@ -19,7 +19,7 @@ batch that is refused for its producer, or is a duplicate, may begin a segment.
 **Roll.** ``roll`` has the rules by which a new segment begins.
 
 **Delete.** A segment leaves the list at once, its files are renamed to ``.deleted``, and removed after
-``file.delete.delay.ms``. A reader that found the segment before can go on reading it.
+``file.delete.delay.ms``. A reader that found the segment before can continue to read it.
 """
 
 import logging
@@ -665,7 +665,7 @@ class Log:
         """Return the (offset, timestamp) of the first record at least as late as ``timestamp_ms``.
 
         Raises ``UnsupportedForMessageFormatError`` where ``message.format.version`` has no timestamps, with ``inline``
-        also ``LongSearchError``: then ``from_offset`` is where the search goes on.
+        also ``LongSearchError``: then ``from_offset`` is the offset where the search continues.
         """
         if self.config.message_format == 0:
             raise UnsupportedForMessageFormatError(
@@ -876,7 +876,7 @@ class Log:
     # move
 
     def rename_directory(self, path: str) -> None:
-        """Give the partition's folder another path; a reader that found the log before can go on reading it.
+        """Give the partition's folder another path; a reader that found the log before can continue to read it.
 
         Raises ``OSError``; nothing has changed then.
         """
@@ -897,7 +897,7 @@ class Log:
         self.durability.flush()
 
     def paths_to_sync(self, end_offset: int, start: int) -> list[str]:
-        """Write the index entries of ``start`` to ``end_offset``; return what must be fsynced to make it durable."""
+        """Write the index entries of ``start`` to ``end_offset``; return the files to fsync for it."""
         paths: list[str] = []
         for segment in self.segments.between(start, end_offset):
             segment.write_indexes()

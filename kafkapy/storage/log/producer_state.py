@@ -301,7 +301,7 @@ class ProducerState:
         self.unrecalled_below = 0
         """The offset of a snapshot that ``recall`` has not completed yet; 0 if there is none."""
         self.search: Iterator[None] | None = None
-        """The search of ``recall`` that has begun and not ended."""
+        """The search of ``recall`` that is running."""
         self.snapshot_offsets: list[int] = []
         self.producers: OrderedDict[int, ProducerEntry] = OrderedDict()
         """The producers by id; the one whose last batch is oldest comes first."""

@@ -8,7 +8,7 @@ five of the largest requests. After an unclean stop the search runs at the start
 responses have reached the producers, and after a truncation it is done when a sequence seems to be out of order.
 
 Clients may set a topic's ``max.message.bytes`` so high that only ``socket.request.max.bytes`` limits a request: then
-these are 500 MiB, maybe of very small batches. So only the header of each batch is looked at, and the search has places
+these are 500 MiB, maybe of very small batches. The search therefore reads only the header of each batch, and has places
 to pause. While it is paused, the log may change:
 
 - Others may append. Their batches are above the snapshot; batches whose sequence seems to be out of order wait for the

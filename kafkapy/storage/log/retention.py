@@ -7,7 +7,7 @@ From the oldest on, a segment is deleted if all of it is below the high watermar
 - ``delete`` is among them, and without it the log still has ``retention.bytes``;
 - the next segment begins at or below the log's start, so that it holds nothing that can be read (DeleteRecords).
 
-The active segment is deleted too if it meets a condition and has records: a new one is begun first. A deletion moves
+The active segment is deleted too if it meets a condition and has records: a new one is started first. A deletion moves
 the log's start and drops leader epochs and producer snapshots below it; the files are removed after
 ``file.delete.delay.ms``.
 
@@ -32,7 +32,7 @@ logger: Final = logging.getLogger(__name__)
 def delete_old_segments(log: Log) -> Steps[int]:
     """Delete the old segments of ``log``, some in each step; return their number.
 
-    The caller must not go on with the steps when the log was deleted or went offline, or when it is being compacted.
+    The caller must not continue with the steps when the log was deleted or went offline, or when it is being compacted.
     Raises ``KafkaStorageError`` for an error of the disk; the remaining segments are deleted the next time.
     """
     with as_storage_error(log, "trimmed"):

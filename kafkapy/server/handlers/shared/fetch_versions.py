@@ -2,8 +2,8 @@
 
 Versions 0 and 1 know format 0, versions 2 and 3 formats 0 and 1: newer batches are converted while they are sent
 (``storage.log.converted``), or refused if ``message.downconversion.enable`` is false. The format of every batch is
-looked at. Apache Kafka looks at the topic's ``message.format.version`` instead, and therefore sends newer batches to
-old clients after a downgrade of that key.
+checked. Apache Kafka checks the topic's ``message.format.version`` instead, and therefore sends newer batches to old
+clients after a downgrade of that key.
 """
 
 from collections.abc import Mapping

@@ -24,7 +24,7 @@ def fencing_code(error_code: int, version: int, first_version: int) -> int:
 def refuses_static_member(context: "RequestContext", instance_id: str | None) -> bool:
     """Whether the member names a group instance that this broker's ``inter.broker.protocol.version`` does not allow.
 
-    Below 2.3 a group may move to a broker that does not know static members (KIP-345) and would forget the instance;
+    Below 2.3 a group may move to a broker that does not support static members (KIP-345) and would drop the instance;
     Kafka answers UNSUPPORTED_VERSION.
     """
     return instance_id is not None and not context.services.group_coordinator.settings.allows_static_members
