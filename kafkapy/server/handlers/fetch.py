@@ -38,8 +38,8 @@ from kafkapy.replication.fetch_sessions import (
     next_epoch,
 )
 from kafkapy.replication.fetching import MANY, FetchLimits, FetchWish, PartitionRead, Reads, fetch
-from kafkapy.server.dispatch.encoding import RecordsTemplate
-from kafkapy.server.dispatch.forms import Pattern
+from kafkapy.server.dispatch.encoding import FilledWithRecords, RecordsTemplate
+from kafkapy.server.dispatch.forms import Pattern, Vary
 from kafkapy.server.handlers.shared import fetch_versions
 from kafkapy.turns import PIECE, Steps, in_turns, pieces, turns
 from kafkapy.types import NO_BROKER_ID, NO_EPOCH, READ_COMMITTED, TopicPartition, maker, topic_partition_of
@@ -216,7 +216,9 @@ def _answer(context: "RequestContext", limits: FetchLimits, begun: _Begun, reads
     if len(reads) == 1 and version >= FIRST_VERSION_WITH_LOG_START and _is_plain(reads[0]):  # as most of them
         (read,) = reads
         template = _of_one_partition(version, session_id, read.topic_partition)
-        return template.with_records(read.records, read.high_watermark, read.last_stable_offset, read.log_start_offset)
+        return FilledWithRecords(
+            template, (read.high_watermark, read.last_stable_offset, read.log_start_offset), read.records
+        )
     return FetchResponse(responses=(yield from _by_topic(reads)), session_id=session_id)
 
 
@@ -346,36 +348,34 @@ def _formats(context: "RequestContext", request: FetchRequest) -> str | None:
     return "iq"
 
 
-def _vary(request: FetchRequest, integers: tuple[int, ...], _: Records | None) -> FetchRequest:
-    session_epoch, fetch_offset = integers
+def _varying(request: FetchRequest) -> Vary[FetchRequest]:
     (topic,) = request.topics
     (partition,) = topic.partitions
-    return FetchRequest(
-        replica_id=request.replica_id,
-        max_wait_ms=request.max_wait_ms,
-        min_bytes=request.min_bytes,
-        max_bytes=request.max_bytes,
-        isolation_level=request.isolation_level,
-        session_id=request.session_id,
-        session_epoch=session_epoch,
-        topics=[
-            FetchTopic(
-                topic.topic,
-                partitions=[
-                    FetchPartition(
-                        partition.partition,
-                        partition.current_leader_epoch,
-                        fetch_offset,
-                        partition.last_fetched_epoch,
-                        partition.log_start_offset,
-                        partition.partition_max_bytes,
-                    )
-                ],
-            )
-        ],
-        rack_id=request.rack_id,
-    )
+
+    def vary(integers: tuple[int, ...], _: Records | None) -> FetchRequest:
+        session_epoch, fetch_offset = integers
+        wanted = FetchPartition(
+            partition.partition,
+            partition.current_leader_epoch,
+            fetch_offset,
+            partition.last_fetched_epoch,
+            partition.log_start_offset,
+            partition.partition_max_bytes,
+        )
+        return FetchRequest(
+            replica_id=request.replica_id,
+            max_wait_ms=request.max_wait_ms,
+            min_bytes=request.min_bytes,
+            max_bytes=request.max_bytes,
+            isolation_level=request.isolation_level,
+            session_id=request.session_id,
+            session_epoch=session_epoch,
+            topics=[FetchTopic(topic.topic, partitions=[wanted])],
+            rack_id=request.rack_id,
+        )
+
+    return vary
 
 
-PATTERN: Final = Pattern(_formats, _vary)
+PATTERN: Final = Pattern(_formats, _varying)
 """A consumer reads a partition on: the epoch of its session and the offset vary."""
