@@ -28,7 +28,7 @@ from typing import Final
 
 from kafkapy.delayed import Delayed, hurry
 from kafkapy.network.budget import RequestMemory
-from kafkapy.network.dispatcher import NO_API, Waiting
+from kafkapy.network.dispatcher import NO_API, Waiting, waiting_of
 from kafkapy.network.errors import RefusedError, UnservedRequestError
 from kafkapy.network.session import Session
 from kafkapy.protocol.api_keys import ApiKey
@@ -201,10 +201,13 @@ class Dispatcher:
             return self._encoded(route, header, result)
         if result is None:
             return None
-        assert isinstance(result, Awaitable), "steps return no steps"
-        future = asyncio.ensure_future(result)
+        if isinstance(result, asyncio.Future):
+            future = result
+        else:
+            assert isinstance(result, Awaitable), "steps return no steps"
+            future = asyncio.ensure_future(result)
         is_overtaken = is_small and route.is_pipelined and not isinstance(future, asyncio.Task)  # which needs its frame
-        waiting = Waiting(route, header, future, header.api_key if is_overtaken else NO_API)
+        waiting = waiting_of((route, header, future, header.api_key if is_overtaken else NO_API))
         if future.done():
             return self.answer(waiting)
         self._charge(future)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkapy.delayed import Delayed
 from kafkapy.protocol.errors import ErrorCode
-from kafkapy.protocol.message import Message, Records
+from kafkapy.protocol.message import ZERO_UUID, Message, Records
 from kafkapy.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -144,17 +144,17 @@ def _refuse_level(request: FetchRequest) -> Steps[FetchResponse]:
 
 def _limits(context: "RequestContext", request: FetchRequest) -> FetchLimits:
     max_bytes = min(request.max_bytes, context.services.config.integer("fetch.max.bytes"))
-    version = context.header.api_version
+    version, replica_id = context.header.api_version, request.replica_id
     return _limits_of(
         (
             request.max_wait_ms,
-            min(request.min_bytes, max_bytes),
+            request.min_bytes if request.min_bytes < max_bytes else max_bytes,
             max_bytes,
             request.isolation_level == READ_COMMITTED,
-            request.replica_id,
+            replica_id,
             version <= LAST_VERSION_WITH_HARD_LIMITS,
-            version >= FIRST_VERSION_WITH_RACKS and request.replica_id < 0,
-            request.rack_id if request.replica_id < 0 else "",
+            version >= FIRST_VERSION_WITH_RACKS and replica_id < 0,
+            request.rack_id if replica_id < 0 else "",
             context.session.listener,
         )
     )
@@ -219,7 +219,7 @@ def _wish(partition: FetchPartition) -> FetchWish:
             partition.fetch_offset,
             partition.partition_max_bytes,
             # any negative epoch means none, but in Fetch alone, as in Apache Kafka
-            max(partition.current_leader_epoch, NO_EPOCH),
+            partition.current_leader_epoch if partition.current_leader_epoch >= 0 else NO_EPOCH,
             partition.log_start_offset,
             partition.last_fetched_epoch,
         )
@@ -419,28 +419,15 @@ def _formats(context: "RequestContext", request: FetchRequest) -> str | None:
 def _varying(request: FetchRequest) -> Vary[FetchRequest]:
     (topic,) = request.topics
     (partition,) = topic.partitions
+    name, index, leader_epoch = topic.topic, partition.partition, partition.current_leader_epoch
+    end = partition.last_fetched_epoch, partition.log_start_offset, partition.partition_max_bytes
+    limits = request.max_wait_ms, request.min_bytes, request.max_bytes, request.isolation_level
+    replica_id, session_id, rack_id = request.replica_id, request.session_id, request.rack_id
 
     def vary(integers: tuple[int, ...], _: Records | None) -> FetchRequest:
         session_epoch, fetch_offset = integers
-        wanted = FetchPartition(
-            partition.partition,
-            partition.current_leader_epoch,
-            fetch_offset,
-            partition.last_fetched_epoch,
-            partition.log_start_offset,
-            partition.partition_max_bytes,
-        )
-        return FetchRequest(
-            replica_id=request.replica_id,
-            max_wait_ms=request.max_wait_ms,
-            min_bytes=request.min_bytes,
-            max_bytes=request.max_bytes,
-            isolation_level=request.isolation_level,
-            session_id=request.session_id,
-            session_epoch=session_epoch,
-            topics=[FetchTopic(topic.topic, partitions=[wanted])],
-            rack_id=request.rack_id,
-        )
+        topics = [FetchTopic(name, ZERO_UUID, [FetchPartition(index, leader_epoch, fetch_offset, *end)])]
+        return FetchRequest(None, replica_id, None, *limits, session_id, session_epoch, topics, [], rack_id)
 
     return vary
 

@@ -129,6 +129,8 @@ class LogPosition(NamedTuple):
 
 
 _result_of: Final = maker(AppendResult)
+_found_of: Final = maker(LogRead)
+_NOTHING: Final = LogRead(b"")
 
 
 class LogOwner(Protocol):
@@ -572,23 +574,22 @@ class Log:
             raise OffsetOutOfRangeError(
                 f"Offset {offset} of {self.topic_partition} is not between {self.log_start_offset} and {end_offset}"
             )
-        limit = end_offset if up_to_offset is None else min(up_to_offset, end_offset)
+        limit = end_offset if up_to_offset is None or up_to_offset > end_offset else up_to_offset
         if offset >= limit:
-            return LogRead(b"")
+            return _NOTHING
         segments = self.segments
         active = segments.active
-        candidates = [active] if offset >= active.base_offset else segments.starting_at(segments.floor(offset))
+        candidates = (active,) if offset >= active.base_offset else segments.starting_at(segments.floor(offset))
         try:
             for segment in candidates:
                 found = self._position_of(segment, offset)
                 if found is not None:
-                    start = found[0]
-                    end = self._limit_position(segment, limit)
+                    end = segment.size if limit == end_offset else self._limit_position(segment, limit)
                     size = _fitting(segment, found, end, max_bytes, min_one_batch=min_one_batch)
-                    return LogRead(segment.log.slice(start, size), segment) if size else LogRead(b"")
+                    return _found_of((segment.log.slice(found[0], size), segment)) if size else _NOTHING
         except OSError as error:
             raise storage_error(self, "read", error) from error
-        return LogRead(b"")
+        return _NOTHING
 
     def _position_of(self, segment: Segment, offset: int) -> tuple[int, int | None] | None:
         """Return (position, size if it is known) of the batch with ``offset``; None if ``segment`` ends below it."""
@@ -599,8 +600,6 @@ class Log:
         return segment.translate(offset)
 
     def _limit_position(self, segment: Segment, limit: int) -> int:
-        if limit == self.log_end_offset:
-            return segment.size
         found = self._position_of(segment, limit)
         return segment.size if found is None else found[0]
 
