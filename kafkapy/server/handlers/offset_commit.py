@@ -171,22 +171,21 @@ def _formats(context: "RequestContext", request: OffsetCommitRequest) -> str | N
 
 def _varying(request: OffsetCommitRequest) -> Vary[OffsetCommitRequest]:
     (topic,) = request.topics
-    rows = [(each.partition_index, each.committed_leader_epoch, each.commit_timestamp, each.committed_metadata)
-            for each in topic.partitions]  # fmt: skip
+    name, rows = topic.name, topic.partitions
+    indexes = [each.partition_index for each in rows]
+    others = [(each.committed_leader_epoch, each.commit_timestamp, each.committed_metadata) for each in rows]
+    columns = list(zip(*others, strict=True))
+    start = (
+        request.group_id,
+        request.generation_id_or_member_epoch,
+        request.member_id,
+        request.group_instance_id,
+        request.retention_time_ms,
+    )
 
     def vary(offsets: tuple[int, ...], _: Records | None) -> OffsetCommitRequest:
-        partitions = [
-            OffsetCommitRequestPartition(index, offset, leader_epoch, timestamp, metadata)
-            for (index, leader_epoch, timestamp, metadata), offset in zip(rows, offsets, strict=True)
-        ]
-        return OffsetCommitRequest(
-            request.group_id,
-            request.generation_id_or_member_epoch,
-            request.member_id,
-            request.group_instance_id,
-            request.retention_time_ms,
-            [OffsetCommitRequestTopic(topic.name, partitions)],
-        )
+        partitions = list(map(OffsetCommitRequestPartition, indexes, offsets, *columns))
+        return OffsetCommitRequest(*start, [OffsetCommitRequestTopic(name, partitions)])
 
     return vary
 
