@@ -16,13 +16,16 @@ short, some hundred microseconds; nothing can interrupt it.
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Iterator, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 T = TypeVar("T")
 R = TypeVar("R")
 Steps = Generator[None, None, T]
 """Work with places to pause: each ``yield`` is one, the generator's return value is the result."""
+
+MaybeSteps: TypeAlias = T | Steps[T]
+"""The result of work, or the steps to it where there is much to do."""
 
 Continuation = Callable[["asyncio.Future[Any] | None", Steps[T]], Coroutine[Any, Any, R]]
 """Returns the coroutine that runs the steps that are left after the first slice; see ``Turns.run``."""

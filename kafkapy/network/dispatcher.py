@@ -6,6 +6,7 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 from kafkapy.network.session import Session
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.writer import Part
+from kafkapy.types import maker
 
 R = TypeVar("R")
 
@@ -22,6 +23,10 @@ class Waiting(NamedTuple, Generic[R]):
     """A future of a ``Message``, of an encoded frame (``list[Part]``), of None, or of another such future."""
     overtaken_by: int = NO_API
     """The key of the API whose requests may be served before the response is there; their responses come after it."""
+
+
+waiting_of: Final = maker(Waiting)
+"""Makes a ``Waiting`` of a tuple of its four fields."""
 
 
 class Dispatcher(Protocol):

@@ -42,7 +42,6 @@ LEADER_EPOCH_OFFSET = 12
 MAGIC_OFFSET = 16
 CRC_OFFSET = 17
 ATTRIBUTES_OFFSET = 21
-_BASE_TIMESTAMP_OFFSET = 27
 MAX_TIMESTAMP_OFFSET = 35
 MAGIC = 2
 SMALLEST_LENGTH = 14
@@ -68,7 +67,6 @@ _OFFSET = Struct(">q")
 _INT32 = Struct(">i")
 _ATTRIBUTES = Struct(">h")
 _AFTER_CRC = Struct(">hiqqqhii")
-_TIMESTAMPS = Struct(">qq")
 _LEGACY_HEADER = Struct(">qiIbbq")
 LEGACY_ATTRIBUTE_MASKS = (COMPRESSION_MASK, COMPRESSION_MASK | TIMESTAMP_TYPE_BIT)
 """Attribute bits that mean something in magic 0 and in magic 1."""
@@ -298,18 +296,6 @@ def own_batch(
     buffer = bytearray(_UP_TO_CRC.pack(0, length, NO_EPOCH, MAGIC, crc))
     buffer += after_crc
     return buffer, header_of((0, LOG_OVERHEAD + length, NO_EPOCH, MAGIC, crc) + fields)  # noqa: RUF005  # faster
-
-
-def stamp_own_batch(buffer: bytearray, count: int, timestamp_ms: int, producer: tuple[int, int, int]) -> BatchHeader:
-    """Give a batch of ``own_batch`` without attributes, whose records have changed, its timestamp and CRC.
-
-    ``count`` and ``producer`` are those that it was built with. Returns its header.
-    """
-    _TIMESTAMPS.pack_into(buffer, _BASE_TIMESTAMP_OFFSET, timestamp_ms, timestamp_ms)
-    size = len(buffer)
-    crc = crc32c(memoryview(buffer)[ATTRIBUTES_OFFSET:])
-    _CRC.pack_into(buffer, CRC_OFFSET, crc)
-    return header_of((0, size, NO_EPOCH, MAGIC, crc, 0, count - 1, timestamp_ms, timestamp_ms, *producer, count))
 
 
 def write_batch(header: BatchHeader, records: ReadableBuffer) -> bytes:

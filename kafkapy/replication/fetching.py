@@ -8,9 +8,10 @@ as nothing was found before it. Clients that are too old to expect more than the
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
+from types import GeneratorType
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from kafkapy.clock import TimerHandle
 from kafkapy.delayed import Delayed
@@ -23,7 +24,7 @@ from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.storage.errors import OffsetOutOfRangeError
 from kafkapy.storage.log.converted import ConvertedSlice
 from kafkapy.storage.log.log import LogPosition
-from kafkapy.turns import Steps, at_once_or_in_turns
+from kafkapy.turns import MaybeSteps, Steps, at_once_or_in_turns
 from kafkapy.types import NO_BROKER_ID, NO_EPOCH, NO_OFFSET, TopicPartition, maker
 
 if TYPE_CHECKING:
@@ -109,8 +110,9 @@ _read_of: Final = maker(PartitionRead)
 
 Wishes = Mapping[TopicPartition, FetchWish]
 Reads = Sequence[PartitionRead]
-Build = Callable[[Reads], Steps[T]]
-"""Makes a response of the reads, in steps."""
+Built: TypeAlias = T | Awaitable[T]
+Build = Callable[[Reads], T | Awaitable[T] | Steps[T | Awaitable[T]]]
+"""Makes a response of the reads, or an awaitable of it; in steps if that is much."""
 
 
 class FollowerWishes(Protocol):
@@ -138,18 +140,35 @@ def fetch(
     limits: FetchLimits,
     build: Build[T],
     session: FollowerWishes | None = None,
-) -> Steps[T | Delayed[T | Awaitable[T]]]:
+) -> MaybeSteps[Built[T] | Delayed[Built[T]]]:
     """Return what ``build`` makes of the reads: now if there is enough, an error or no time, else a future of it.
 
     A step is some partitions. The result of the future is an awaitable if its last reads take long.
     """
-    reading = yield from _read(replicas, wishes, limits)
-    reads = reading.reads()
-    if limits.max_wait_ms <= 0 or not (wishes or session) or reading.is_enough:
-        return (yield from build(reads))
+    reading = _Reading(replicas, limits)
+    if len(wishes) > CHUNK_SIZE:
+        return _fetch_many(reading, wishes, build, session)
+    reading.add(wishes.items())
+    return _build_or_wait(reading, wishes, build, session)
+
+
+def _fetch_many(
+    reading: "_Reading", wishes: Wishes, build: Build[T], session: FollowerWishes | None
+) -> Steps[Built[T] | Delayed[Built[T]]]:
+    yield from reading.add_many(wishes)
+    answer = _build_or_wait(reading, wishes, build, session)
+    return (yield from answer) if isinstance(answer, Generator) else answer
+
+
+def _build_or_wait(
+    reading: "_Reading", wishes: Wishes, build: Build[T], session: FollowerWishes | None
+) -> MaybeSteps[Built[T] | Delayed[Built[T]]]:
+    replicas, limits, reads = reading.replicas, reading.limits, reading.reads()
+    if reading.is_enough() or limits.max_wait_ms <= 0 or not (wishes or session):
+        return build(reads)
     if session is None:
-        return (yield from _FetchWait(replicas, wishes, limits, build).begin())
-    return (yield from _FollowerWait(replicas, wishes, limits, build, session).begin(reads))
+        return _FetchWait(replicas, wishes, limits, build).begin()
+    return _FollowerWait(replicas, wishes, limits, build, session).begin_in_steps(reads)
 
 
 class _FetchWait(Generic[T]):
@@ -162,27 +181,32 @@ class _FetchWait(Generic[T]):
         self.limits = limits
         self.pending = _PendingFetch(replicas, wishes, limits)
         self.build = build
-        self.waiting: Delayed[T | Awaitable[T]] = replicas.purgatory.wait((), self.attempt, limits.max_wait_ms)
+        self.waiting: Delayed[Built[T]] = replicas.purgatory.wait((), self.attempt, limits.max_wait_ms)
 
-    def begin(self) -> Steps[Delayed[T | Awaitable[T]]]:
+    def begin(self) -> MaybeSteps[Delayed[Built[T]]]:
         """Wait for all partitions; return the future of the response."""
-        wishes, waiting, add = self.pending.wishes, self.waiting, self.replicas.purgatory.add
-        if len(wishes) > MANY:
-            waiting.held_size = len(wishes) * WAITING_PARTITION_SIZE
-        remaining = iter(wishes)
-        while chunk := tuple(islice(remaining, CHUNK_SIZE)):
-            # First the wait, then the count: nothing that is appended in between goes unnoticed.
-            add(waiting, chunk)
-            if self.pending.begin(chunk):
-                waiting.hurry()
-                break
-            if len(chunk) == CHUNK_SIZE:
-                yield
-                if waiting.done():
-                    break
-        return waiting
+        wishes = self.pending.wishes
+        if len(wishes) > CHUNK_SIZE:
+            return self._begin_many(wishes)
+        self._add(wishes)
+        return self.waiting
 
-    def attempt(self, changed: TopicPartition | None) -> T | Awaitable[T] | None:
+    def _begin_many(self, wishes: Wishes) -> Steps[Delayed[Built[T]]]:
+        if len(wishes) > MANY:
+            self.waiting.held_size = len(wishes) * WAITING_PARTITION_SIZE
+        remaining = iter(wishes)
+        while not self.waiting.done() and (chunk := tuple(islice(remaining, CHUNK_SIZE))):
+            self._add(chunk)
+            yield
+        return self.waiting
+
+    def _add(self, partitions: Iterable[TopicPartition]) -> None:
+        # First the wait, then the count: nothing that is appended in between goes unnoticed.
+        self.replicas.purgatory.add(self.waiting, partitions)
+        if self.pending.begin(partitions):
+            self.waiting.hurry()
+
+    def attempt(self, changed: TopicPartition | None) -> Built[T] | None:
         """See ``Purgatory.wait``."""
         return self.read_again() if changed is None or self.pending.update(changed) else None
 
@@ -190,13 +214,19 @@ class _FetchWait(Generic[T]):
         """Return the partitions to read for the response."""
         return self.pending.wishes
 
-    def read_again(self) -> T | Awaitable[T]:
+    def read_again(self) -> Built[T]:
         """Return the response, or an awaitable of it if that takes long."""
-        return at_once_or_in_turns(self._steps())
+        reading, wishes = _Reading(self.replicas, self.limits), self.wishes_now()
+        if len(wishes) > CHUNK_SIZE:
+            return at_once_or_in_turns(self._read_many(reading, wishes))
+        reading.add(wishes.items())
+        built = self.build(reading.reads())
+        return at_once_or_in_turns(built) if isinstance(built, GeneratorType) else built  # type: ignore[return-value]
 
-    def _steps(self) -> Steps[T]:
-        reading = yield from _read(self.replicas, self.wishes_now(), self.limits)
-        return (yield from self.build(reading.reads()))
+    def _read_many(self, reading: "_Reading", wishes: Wishes) -> Steps[Built[T]]:
+        yield from reading.add_many(wishes)
+        built = self.build(reading.reads())
+        return (yield from built) if isinstance(built, Generator) else built
 
 
 class _FollowerWait(_FetchWait[T]):
@@ -222,11 +252,12 @@ class _FollowerWait(_FetchWait[T]):
         self._ends_soon = False
         self._telling: TimerHandle | None = None
 
-    def begin(self, reads: Reads = ()) -> Steps[Delayed[T | Awaitable[T]]]:
-        """See ``_FetchWait.begin``; ``reads`` were found."""
+    def begin_in_steps(self, reads: Reads) -> Steps[Delayed[Built[T]]]:
+        """As ``begin``; ``reads`` were found."""
         session = self._session
         session.on_wake = self._woken
-        waiting = yield from super().begin()
+        begun = self.begin()
+        waiting = (yield from begun) if isinstance(begun, Generator) else begun
         if session.wishes().keys() - self.pending.wishes.keys():  # woken while the wishes were collected
             waiting.hurry()
         elif session.has_untold(reads):
@@ -237,7 +268,7 @@ class _FollowerWait(_FetchWait[T]):
         """See ``_FetchWait``: with the partitions that were woken meanwhile."""
         return self._session.wishes()
 
-    def attempt(self, changed: TopicPartition | None) -> T | Awaitable[T] | None:
+    def attempt(self, changed: TopicPartition | None) -> Built[T] | None:
         """See ``Purgatory.wait``."""
         if changed is None:
             return self.read_again()
@@ -361,11 +392,11 @@ class _PendingFetch:
 class _Reading:
     """Reads partitions one after the other, within the limits of the response."""
 
-    __slots__ = ("_replicas", "_limits", "_reads", "_left", "_min_one_batch", "_size", "_must_answer", "_has_unknown")
+    __slots__ = ("replicas", "limits", "_reads", "_left", "_min_one_batch", "_size", "_must_answer", "_has_unknown")
 
     def __init__(self, replicas: ReplicaManager, limits: FetchLimits) -> None:
-        self._replicas = replicas
-        self._limits = limits
+        self.replicas = replicas
+        self.limits = limits
         self._reads: list[PartitionRead] = []
         self._left = limits.max_bytes
         self._min_one_batch = True
@@ -375,7 +406,7 @@ class _Reading:
 
     def add(self, wishes: Iterable[tuple[TopicPartition, FetchWish]]) -> None:
         """Read some more partitions, in their order."""
-        replicas, limits = self._replicas, self._limits
+        replicas, limits = self.replicas, self.limits
         for topic_partition, wish in wishes:
             read = read_one(
                 replicas, topic_partition, wish, limits, min(wish.max_bytes, self._left),
@@ -391,29 +422,22 @@ class _Reading:
                 self._has_unknown |= read.error_code == UnknownTopicOrPartitionError.error_code
             self._reads.append(read)
 
-    @property
+    def add_many(self, wishes: Wishes) -> Steps[None]:
+        """Read any number of partitions; a step is ``CHUNK_SIZE`` of them."""
+        remaining = iter(wishes.items())
+        while chunk := list(islice(remaining, CHUNK_SIZE)):
+            self.add(chunk)
+            yield
+
     def is_enough(self) -> bool:
         """Whether to answer at once: there are ``min_bytes``, or something that the client must know."""
-        return self._must_answer or self._size >= self._limits.min_bytes
+        return self._must_answer or self._size >= self.limits.min_bytes
 
     def reads(self) -> Reads:
         """Return the reads; partitions that don't exist come last."""
         if self._has_unknown:
             self._reads.sort(key=lambda read: read.error_code == UnknownTopicOrPartitionError.error_code)
         return self._reads
-
-
-def _read(replicas: ReplicaManager, wishes: Wishes, limits: FetchLimits) -> Steps[_Reading]:
-    """Read every partition, within the limits, in the order of the wishes; a step is ``CHUNK_SIZE`` of them."""
-    reading = _Reading(replicas, limits)
-    if len(wishes) <= CHUNK_SIZE:
-        reading.add(wishes.items())
-        return reading
-    remaining = iter(wishes.items())
-    while chunk := list(islice(remaining, CHUNK_SIZE)):
-        reading.add(chunk)
-        yield
-    return reading
 
 
 def read_one(
@@ -444,7 +468,8 @@ def read_one(
             offsets = log.high_watermark, stable, log.log_start_offset
             return _read_of((topic_partition, EMPTY, 0, *offsets, None, diverging, NO_BROKER_ID))
         bound = stable if limits.read_committed else log.high_watermark
-        _check_size(log, wish.offset, bound, max_bytes)
+        if max_bytes < 0:
+            _check_size(log, wish.offset, bound)
         found = log.read(wish.offset, max_bytes, up_to_offset=bound, min_one_batch=min_one_batch)
         records = found.records
         if limits.cuts_first_batch and len(records) > max(max_bytes, 0):
@@ -475,7 +500,8 @@ def _read_as_follower(
     diverging = _divergence(partition, wish)
     records: FileSlice | bytes = EMPTY
     if diverging is None:
-        _check_size(log, wish.offset, log.log_end_offset, max_bytes)
+        if max_bytes < 0:
+            _check_size(log, wish.offset, log.log_end_offset)
         records = log.read(wish.offset, max_bytes, min_one_batch=min_one_batch).records
         # Where compaction has removed all batches up to the end, the follower has everything, as in Apache Kafka.
         reached = wish.offset if records or log.has_batch_from(wish.offset) else log.log_end_offset
@@ -492,10 +518,10 @@ def _read_as_follower(
     )  # fmt: skip
 
 
-def _check_size(log: "Log", offset: int, bound: int, max_bytes: int) -> None:
+def _check_size(log: "Log", offset: int, bound: int) -> None:
     """A negative size is, where there is something to be read, an unknown error (-1), as in Kafka."""
-    if max_bytes < 0 and log.log_start_offset <= offset < bound:
-        raise BrokerError(f"{max_bytes} bytes can't be read")
+    if log.log_start_offset <= offset < bound:
+        raise BrokerError("a negative number of bytes can't be read")
 
 
 def _divergence(partition: Partition, wish: FetchWish) -> tuple[int, int] | None:

@@ -304,18 +304,21 @@ class Partition:
         Raises ``FencedLeaderEpochError`` or ``UnknownLeaderEpochError`` when the client names another epoch (KIP-320),
         ``NotLeaderOrFollowerError`` when this broker doesn't lead.
         """
-        self.check_epoch(current_leader_epoch)
+        if current_leader_epoch not in (NO_EPOCH, self.leader_epoch):
+            raise self._wrong_epoch(current_leader_epoch)
         if not self.is_leader:
             raise NotLeaderOrFollowerError(f"this broker does not lead {self.topic_partition}")
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """Compare the epoch that a client knows (``NO_EPOCH``: none) with the partition's."""
-        if current_leader_epoch in (NO_EPOCH, self.leader_epoch):
-            return
+        if current_leader_epoch not in (NO_EPOCH, self.leader_epoch):
+            raise self._wrong_epoch(current_leader_epoch)
+
+    def _wrong_epoch(self, current_leader_epoch: int) -> FencedLeaderEpochError | UnknownLeaderEpochError:
         text = f"{self.topic_partition} has leader epoch {self.leader_epoch}, the request {current_leader_epoch}"
         if current_leader_epoch < self.leader_epoch:
-            raise FencedLeaderEpochError(text)
-        raise UnknownLeaderEpochError(text)
+            return FencedLeaderEpochError(text)
+        return UnknownLeaderEpochError(text)
 
     # the leader's work
 

@@ -1,13 +1,13 @@
 """Fetches as tests want them: without steps."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import TypeVar
 
 from kafkapy.replication import fetching
 from kafkapy.replication.fetching import FetchLimits, FollowerWishes, PartitionRead, Reads, Wishes
 from kafkapy.replication.replica_manager import ReplicaManager
-from kafkapy.turns import Steps, finish
+from kafkapy.turns import finish
 
 T = TypeVar("T")
 
@@ -21,11 +21,8 @@ def fetch(
 ) -> "T | asyncio.Future[T]":
     """The result of ``build`` for the reads, or a future of it."""
 
-    def in_steps(reads: Reads) -> Steps[T]:
-        return build(reads)
-        yield
-
-    found = finish(fetching.fetch(replicas, wishes, limits, in_steps, session))
+    answer = fetching.fetch(replicas, wishes, limits, build, session)
+    found = finish(answer) if isinstance(answer, Generator) else answer
     return found.result() if isinstance(found, asyncio.Future) and found.done() else found  # type: ignore[return-value]
 
 

@@ -46,10 +46,6 @@ class GroupCoordinator:
         self._offsets = OffsetRequests(self._runtime)
         self.commit_offsets: Final = self._offsets.commit
         """OffsetCommit: an error code for each partition. An attribute: a method would cost each commit a call."""
-        self.commit_pattern: Final = self._offsets.pattern
-        """The values that commits of the same partitions share, for ``commit_offsets_again``; None for some calls."""
-        self.commit_offsets_again: Final = self._offsets.commit_again
-        """OffsetCommit of a pattern with other offsets: 0, or an error code for each partition."""
 
     # Start and stop
 

@@ -1,13 +1,13 @@
 """OffsetCommit, TxnOffsetCommit and OffsetFetch: the decision about each commit, and the offsets that were replayed."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Literal
+from typing import Final
 
 from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.group.calls import COMMITTER, CommitCall, Producer
 from kafkapy.coordinator.group.group import Group
-from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset, FetchedOffset, committed_offset_of
-from kafkapy.coordinator.group.records import CommitTemplate, commits_in_steps, offset_record, plain_commits
+from kafkapy.coordinator.group.offsets import CommittedOffset, FetchedOffset
+from kafkapy.coordinator.group.records import commits_in_steps, offset_record, plain_commits
 from kafkapy.coordinator.group.runtime import GroupRuntime
 from kafkapy.coordinator.group.shard import GroupShard
 from kafkapy.coordinator.group.writes import CommitWrite, DecodedCommitWrite
@@ -35,25 +35,6 @@ def utf16_length(text: str) -> int:
 
 
 NOTHING_FETCHED: Final = FetchedOffset()
-
-
-LARGEST_TEMPLATE_SIZE: Final = 4096
-"""Bytes of a batch that a ``CommitPattern`` may keep."""
-
-
-class CommitPattern:
-    """The values that the commits of one member for the same partitions share: all but the offsets.
-
-    ``call`` is without them; ``rows`` are the partitions with the leader epochs in the commits; there are no metadata.
-    """
-
-    __slots__ = ("call", "rows", "template", "no_errors")
-
-    def __init__(self, call: CommitCall, rows: list[tuple[TopicPartition, int]], template: CommitTemplate) -> None:
-        self.call = call
-        self.rows = rows
-        self.template = template
-        self.no_errors = dict.fromkeys((partition for partition, _ in rows), 0)
 
 
 class OffsetRequests:
@@ -90,46 +71,7 @@ class OffsetRequests:
         if error_code:
             return Answer.of(dict.fromkeys(call.offsets, error_code))
         group.touch_member(call.member_id)
-        return self._write_offsets(shard, group, call, prepared=prepared)
-
-    def pattern(self, call: CommitCall) -> CommitPattern | None:
-        """Return the pattern for ``commit_again`` with the partitions of ``call``; None if they have metadata.
-
-        Also None if the settings require another layout, or the batch is large.
-        """
-        offsets = call.offsets
-        if not self._runtime.writes_plain_commits or any(each.metadata for each in offsets.values()):
-            return None
-        template = CommitTemplate(call.group_id, list(offsets))
-        if template.size > LARGEST_TEMPLATE_SIZE:
-            return None
-        rows = [(each, committed.leader_epoch) for each, committed in offsets.items()]
-        return CommitPattern(call._replace(offsets={}), rows, template)
-
-    def commit_again(
-        self, pattern: CommitPattern, offsets: Sequence[int]
-    ) -> Literal[0] | Answer[dict[TopicPartition, int]]:
-        """As ``commit`` for a call that has other offsets, one for each partition; 0 if all of them are committed.
-
-        It is for clients that commit the same partitions again and again: their requests take 0.6 of the time in
-        ``dispatch``.
-        """
-        call, rows, runtime = pattern.call, pattern.rows, self._runtime
-        assert len(offsets) == len(rows), "an offset that is missing would be written as 0"
-        now_ms = runtime.now_ms()
-        commits: dict[TopicPartition, CommittedOffset] = {}
-        for place, offset in enumerate(offsets):  # cheaper than a strict zip
-            partition, epoch = rows[place]
-            commits[partition] = committed_offset_of((offset, epoch, "", now_ms, NO_EXPIRY))
-        shard = runtime.find(call.group_id)
-        group = None if isinstance(shard, int) else shard.groups.get(call.group_id)
-        if isinstance(shard, int) or group is None or group.commit_error(call):
-            return self.commit(call._replace(offsets=commits))
-        group.touch_member(call.member_id)
-        batch = pattern.template.batch(commits.values(), now_ms)
-        write = CommitWrite(shard, group, commits, COMMITTER, batch, pattern.no_errors)
-        answer = runtime.write(write)
-        return 0 if answer.is_set and answer.value is pattern.no_errors else answer
+        return self._write_offsets(shard, group, call, batch=prepared)
 
     def commit_in_transaction(
         self, call: CommitCall, producer: Producer, prepared: ValidatedBatch | None = None
@@ -150,40 +92,40 @@ class OffsetRequests:
         group: Group,
         call: CommitCall,
         producer: Producer = COMMITTER,
-        prepared: ValidatedBatch | None = None,
+        batch: ValidatedBatch | None = None,
     ) -> Answer[dict[TopicPartition, int]]:
-        """Write the offsets whose metadata are not too long. ``prepared`` is their batch, if it is built already."""
+        """Write the offsets whose metadata are not too long. ``batch`` is of all of them, if it is built already.
+
+        Nearly all commits have neither metadata nor compression: these are written in a fifth of the time.
+        """
+        runtime = self._runtime
         offsets: Mapping[TopicPartition, CommittedOffset] = call.offsets
         response = dict.fromkeys(offsets, 0)
-        for each in call.offsets.values():
-            if each.metadata:  # rarely: then check all of them
-                refused = too_large(call, self._runtime.settings.offset_metadata_max_bytes)
-                response.update(dict.fromkeys(refused, ErrorCode.OFFSET_METADATA_TOO_LARGE))
-                offsets = {key: each for key, each in offsets.items() if key not in refused}
-                break
+        if batch is None and runtime.writes_plain_commits:
+            batch = plain_commits(group.group_id, offsets, runtime.now_ms(), producer)
+        if batch is None:
+            refused = too_large(call, runtime.settings.offset_metadata_max_bytes)
+            response.update(dict.fromkeys(refused, ErrorCode.OFFSET_METADATA_TOO_LARGE))
+            offsets = {key: each for key, each in offsets.items() if key not in refused}
         # the log checks the epoch only of producers that it knows
         if producer is not COMMITTER and producer.epoch < 0 <= producer.producer_id:
             response.update(dict.fromkeys(offsets, ErrorCode.INVALID_PRODUCER_EPOCH))
             return Answer.of(response)
         if not offsets:
             return Answer.of(response)
-        return self._runtime.write(self._write_of(shard, group, offsets, producer, prepared, response))
+        if batch is not None:
+            return runtime.write(CommitWrite(shard, group, offsets, producer, batch, response))
+        return runtime.write(self._decoded_write(shard, group, offsets, producer, response))
 
-    def _write_of(
+    def _decoded_write(
         self,
         shard: GroupShard,
         group: Group,
         offsets: Mapping[TopicPartition, CommittedOffset],
         producer: Producer,
-        batch: ValidatedBatch | None,
         response: dict[TopicPartition, int],
-    ) -> CommitWrite:
-        """Nearly all commits have neither metadata nor compression: these are written in a fifth of the time."""
+    ) -> DecodedCommitWrite:
         runtime, now_ms = self._runtime, self._runtime.now_ms()
-        if batch is None and runtime.writes_plain_commits:
-            batch = plain_commits(group.group_id, offsets, now_ms, producer)
-        if batch is not None:
-            return CommitWrite(shard, group, offsets, producer, batch, response)
         version = runtime.settings.offset_value_version
         records = [offset_record(group.group_id, *each, now_ms, version) for each in offsets.items()]
         write = DecodedCommitWrite(shard, group, offsets, producer, runtime.encode(records, producer), response)

@@ -11,17 +11,17 @@ With an older ``inter.broker.protocol.version`` the values have the layout of th
 older form of 1 and read like it; keys of later Kafka releases are skipped. Layouts: ``protocol/messages/stored``.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 
-from kafkapy.coordinator.group.calls import COMMITTER, Producer
+from kafkapy.coordinator.group.calls import Producer
 from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset
 from kafkapy.protocol.messages.stored.group_metadata import GroupMetadataKey
 from kafkapy.protocol.messages.stored.offset_commit import OffsetCommitKey, OffsetCommitValue
 from kafkapy.protocol.primitives import Message, Reader, Writer
-from kafkapy.records.batch import HEADER_SIZE, TRANSACTIONAL_BIT, own_batch, stamp_own_batch
+from kafkapy.records.batch import TRANSACTIONAL_BIT, own_batch
 from kafkapy.records.record import Record, write_record
 from kafkapy.records.validate import ValidatedBatch, validated_batch_of
 from kafkapy.records.varint import write_varint
@@ -175,32 +175,6 @@ def plain_commits(
     attributes = 0 if producer.producer_id == NO_PRODUCER_ID else TRANSACTIONAL_BIT
     buffer, header = own_batch(body, len(offsets), timestamp_ms, producer, attributes)
     return validated_batch_of((buffer, header, timestamp_ms, 0))
-
-
-class CommitTemplate:
-    """The batch that ``plain_commits`` makes of commits of the same partitions: only numbers are written into it."""
-
-    __slots__ = ("size", "_content", "_places")
-
-    def __init__(self, group_id: str, partitions: Sequence[TopicPartition]) -> None:
-        body = b""
-        head = _heads(group_id)
-        self._places: list[int] = []
-        for place, topic_partition in enumerate(partitions):
-            body += head(group_id, topic_partition, place)
-            self._places.append(HEADER_SIZE + len(body))
-            body += bytes(_OFFSET_3_AND_HEADERS.size)
-        self._content, header = own_batch(body, len(partitions), 0, COMMITTER)
-        self.size = header.size
-
-    def batch(self, commits: Iterable[CommittedOffset], timestamp_ms: int) -> ValidatedBatch:
-        """The batch of commits without metadata and retention; there must be one for each partition, in their order."""
-        content, places = self._content[:], self._places
-        for number, (offset, leader_epoch, _, commit_ms, _) in enumerate(commits):
-            fields = OFFSET_VALUE_VERSION, offset, leader_epoch, 0, commit_ms, 0
-            _OFFSET_3_AND_HEADERS.pack_into(content, places[number], *fields)
-        header = stamp_own_batch(content, len(places), timestamp_ms, COMMITTER)
-        return validated_batch_of((content, header, timestamp_ms, 0))
 
 
 def commits_in_steps(

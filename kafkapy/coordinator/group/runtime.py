@@ -31,6 +31,10 @@ class GroupRuntime(Runtime[GroupShard]):
     ) -> None:
         super().__init__(settings.topic_settings(), clock, replica_manager, metadata, background)
         self.settings = settings
+        self.writes_plain_commits = (
+            settings.offset_value_version == OFFSET_VALUE_VERSION and not settings.topic_compression_codec
+        )
+        """Whether the broker's settings let commits have values of version 3, without compression."""
         self.budget = MetadataBudget(settings.metadata_max_bytes)
         self.types: dict[type[RecordKey], GroupType] = {}
         """See ``GroupTypes``; filled before the first partition is loaded."""
@@ -80,12 +84,6 @@ class GroupRuntime(Runtime[GroupShard]):
     def now_ms(self) -> int:
         """The time by the broker's clock."""
         return self._clock.now_ms()
-
-    @property
-    def writes_plain_commits(self) -> bool:
-        """Whether the broker's settings let commits have values of version 3, without compression."""
-        settings = self.settings
-        return settings.offset_value_version == OFFSET_VALUE_VERSION and not settings.topic_compression_codec
 
     def end_transaction(self, partition: int, producer_id: int, *, is_commit: bool) -> None:
         """End a producer's transaction after its marker was written: its offsets become visible, or are dropped.

@@ -78,6 +78,7 @@ class RequestContext:
     def __init__(self, services: Services, header: "RequestHeader", session: Session) -> None:
         self.services = services
         self.header = header
+        """Of this request, or of an earlier one that differs in the correlation id: handlers do not need that."""
         self.session = session
         self._refusals = 0
 

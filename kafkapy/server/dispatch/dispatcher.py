@@ -28,7 +28,7 @@ from typing import Final
 
 from kafkapy.delayed import Delayed, hurry
 from kafkapy.network.budget import RequestMemory
-from kafkapy.network.dispatcher import NO_API, Waiting
+from kafkapy.network.dispatcher import NO_API, Waiting, waiting_of
 from kafkapy.network.errors import RefusedError, UnservedRequestError
 from kafkapy.network.session import Session
 from kafkapy.protocol.api_keys import ApiKey
@@ -38,12 +38,13 @@ from kafkapy.protocol.reader import DEFAULT_BUDGET, Reader
 from kafkapy.protocol.writer import Part, TooManyStructs
 from kafkapy.server.dispatch.api_table import ApiTable
 from kafkapy.server.dispatch.context import RequestContext, Services
-from kafkapy.server.dispatch.encoding import encode
-from kafkapy.server.dispatch.forms import API, MOST_VALUES, form_for
+from kafkapy.server.dispatch.encoding import Filled, encode
+from kafkapy.server.dispatch.forms import FIRST_FIELDS, MOST_VALUES, form_for
 from kafkapy.server.dispatch.interception import Interceptor, decoded_handler
 from kafkapy.server.dispatch.result import Response, Result
 from kafkapy.server.dispatch.routes import Route, admit_and_handle, route_of
 from kafkapy.turns import Steps, in_turns, other_slices, turns
+from kafkapy.types import maker
 
 INLINE_SLOTS: Final = 10_000
 """Values of a request that are decoded on the event loop: about a millisecond of work."""
@@ -66,6 +67,10 @@ LARGE_AT_ONCE: Final = 2
 
 SLOT_SIZE: Final = 100
 """Bytes that a decoded value counts as in the memory budget, until the request is answered."""
+
+_header_of: Final = maker(RequestHeader)
+_NO_FIELDS: Final = (NO_API, 0)
+"""Stands for the first fields of a frame that is too short for them."""
 
 Answer = Result | Steps[Result] | asyncio.Task[Response | asyncio.Future[Response]]
 """The result of a handler, or the task of its remaining steps."""
@@ -96,16 +101,20 @@ class Dispatcher:
         Raises ``ProtocolError`` for bytes that are no request and ``RefusedError`` for one that can't be answered.
         Any other exception is a bug of a handler.
         """
-        api: int = API.unpack_from(frame)[0] if len(frame) >= API.size else NO_API
+        api, correlation_id = FIRST_FIELDS.unpack_from(frame) if len(frame) >= FIRST_FIELDS.size else _NO_FIELDS
         form = session.forms.get(api)
-        obtained = None if form is None else form.obtain(frame)
-        if obtained is None:
+        request = None if form is None else form.obtain(frame)
+        if form is None or request is None:
             return self._decode(frame, api, session)
-        header, request = obtained
         route = self._routes[api]
         if route.api.needs_whole_image and not self.services.metadata.has_been_whole:
             return self._decode(frame, api, session)
+        header = form.header
         result = admit_and_handle(route, RequestContext(self.services, header, session), request)
+        if isinstance(result, Filled):
+            return result.frame(correlation_id)
+        key, version, _, client_id, tagged_fields = header
+        header = _header_of((key, version, correlation_id, client_id, tagged_fields))
         return self._reply(route, header, result, is_small=True)
 
     def _decode(self, frame: memoryview, api: int, session: Session) -> Reply:
@@ -134,7 +143,7 @@ class Dispatcher:
         context = RequestContext(self.services, header, session)
         result = admit_and_handle(route, context, request)
         if route.pattern is not None and values <= MOST_VALUES and reader.position == reader.end:
-            form_for(session.forms, api).learn(route.pattern, context, request, frame, body_place)
+            form_for(session.forms, api, header).learn(route.pattern, context, request, frame, body_place)
         return self._reply(route, header, result, is_small=values <= OVERTAKEN_SLOTS)
 
     def _begin_large(
@@ -192,10 +201,13 @@ class Dispatcher:
             return self._encoded(route, header, result)
         if result is None:
             return None
-        assert isinstance(result, Awaitable), "steps return no steps"
-        future = asyncio.ensure_future(result)
+        if isinstance(result, asyncio.Future):
+            future = result
+        else:
+            assert isinstance(result, Awaitable), "steps return no steps"
+            future = asyncio.ensure_future(result)
         is_overtaken = is_small and route.is_pipelined and not isinstance(future, asyncio.Task)  # which needs its frame
-        waiting = Waiting(route, header, future, header.api_key if is_overtaken else NO_API)
+        waiting = waiting_of((route, header, future, header.api_key if is_overtaken else NO_API))
         if future.done():
             return self.answer(waiting)
         self._charge(future)

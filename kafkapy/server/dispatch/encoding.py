@@ -15,14 +15,13 @@ from kafkapy.protocol.message import Message, ProtocolError, Records
 from kafkapy.protocol.primitives import decode
 from kafkapy.protocol.primitives import encode as encode_message
 from kafkapy.protocol.writer import Part, Writer
-from kafkapy.server.dispatch.varying import around_integers, layout_of
+from kafkapy.server.dispatch.varying import around_integers
 
 SIZE_AND_CORRELATION_ID: Final = struct.Struct(">ii")
 """The first fields of every response's frame."""
 SIZE_SIZE: Final = 4
 """Bytes of a response's size, which it does not count."""
-_HEADER_FORMATS: Final = "ii"
-"""The formats of the size and the correlation id."""
+_INT32: Final = struct.Struct(">i")
 
 
 def encode(
@@ -33,7 +32,7 @@ def encode(
     Raises ``TooManyStructs`` for a response of more than ``max_structs``, ``UnencodableResponseError`` for one that the
     request's version can't express, or that is too large for a frame.
     """
-    if type(response) is Filled:
+    if isinstance(response, Filled):
         return response.frame(header.correlation_id)
     writer = Writer(SIZE_AND_CORRELATION_ID.pack(0, header.correlation_id), max_structs)
     if flexible_header:
@@ -49,90 +48,43 @@ class ResponseTemplate:
     """Responses of one version that differ in some integers only.
 
     ``make`` makes the response that has these integers, whose formats are the letters of ``formats`` in ``struct``, in
-    the order in which they are written.
+    the order in which they are written: next to each other.
     """
 
-    __slots__ = ("make", "_layout", "_fields")
+    __slots__ = ("make", "size", "before", "behind", "pack")
 
     def __init__(self, make: Callable[..., Message], formats: str, version: int) -> None:
         self.make = make
         zeros, ones = make(*[0] * len(formats)), make(*[-1] * len(formats))
-        formats = f"{_HEADER_FORMATS}{formats}"
-        self._lay_out(around_integers(_frame_of(zeros, version, 0), _frame_of(ones, version, -1), formats), formats)
+        self._lay_out(
+            around_integers(_frame_of(zeros, version, 0), _frame_of(ones, version, -1), "ii" + formats), formats
+        )
 
     def _lay_out(self, constant: list[bytes], formats: str) -> None:
-        self._layout = layout_of(constant, formats)
-        self._fields: list[bytes | int] = [0] * (2 * len(constant) - 1)
-        self._fields[::2] = constant
-
-    def filled(self, *integers: int) -> "Filled":
-        """Return the response with these integers."""
-        return Filled(self, integers)
-
-    def frame(self, correlation_id: int, integers: tuple[int, ...], _: Records | None) -> list[Part]:
-        """Return the frame of the response with these integers."""
-        layout, fields = self._layout, self._fields
-        frame = bytearray(layout.size)
-        fields[1::2] = layout.size - SIZE_SIZE, correlation_id, *integers
-        layout.pack_into(frame, 0, *fields)
-        return [frame]
-
-
-class RecordsTemplate(ResponseTemplate):
-    """The same for responses that differ in the records at their end, too: the last argument of ``make``."""
-
-    __slots__ = ("_is_flexible", "_end")
-
-    def __init__(self, make: Callable[..., Message], formats: str, version: int) -> None:
-        self.make = make
-        zeros, ones = make(*[0] * len(formats), b""), make(*[-1] * len(formats), None)
-        self._is_flexible = version >= zeros.FLEXIBLE_FROM  # type: ignore[attr-defined]  # responses have it
-        formats = f"{_HEADER_FORMATS}{formats}"
-        size_format = "b" if self._is_flexible else "i"  # null and no records have sizes that differ in all bytes
-        constant = around_integers(
-            _frame_of(zeros, version, 0), _frame_of(ones, version, -1), f"{formats}{size_format}"
-        )
-        self._end = constant.pop()
-        if not self._is_flexible:
-            constant, formats = [*constant, b""], f"{formats}i"
-        self._lay_out(constant, formats)
-
-    def with_records(self, records: Records, *integers: int) -> "Filled":
-        """Return the response with these integers and records."""
-        return Filled(self, integers, records)
-
-    def frame(self, correlation_id: int, integers: tuple[int, ...], records: Records | None) -> list[Part]:
-        """Return the frame of the response with these integers and records."""
-        assert records is not None, "filled with records"
-        layout, fields, end, size = self._layout, self._fields, self._end, len(records)
-        frame = bytearray(layout.size)
-        if self._is_flexible:
-            writer = Writer()
-            writer.write_unsigned_varint(size + 1)
-            frame += writer.buffer
-            fields[1::2] = len(frame) + size + len(end) - SIZE_SIZE, correlation_id, *integers
-        else:
-            fields[1::2] = len(frame) + size - SIZE_SIZE, correlation_id, *integers, size
-        layout.pack_into(frame, 0, *fields)
-        if not size:
-            frame += end
-            return [frame]
-        return [frame, records, end] if end else [frame, records]
+        """Note the constant bytes ``before`` and ``behind`` the integers, and what packs a frame."""
+        _, _, self.before, *between = constant
+        self.behind = between.pop() if between else b""
+        assert not any(between), "the integers are next to each other"
+        layout = struct.Struct(f">ii{len(self.before)}s{formats}{len(self.behind)}s")
+        self.size = layout.size - SIZE_SIZE
+        self.pack = layout.pack
 
 
 class Filled(Message):
-    """A response with the integers, and perhaps the records, of a template."""
+    """A response with the integers of a template."""
 
-    __slots__ = ("_template", "_integers", "_records")
+    __slots__ = ("_template", "_integers")
 
-    def __init__(self, template: ResponseTemplate, integers: tuple[int, ...], records: Records | None = None) -> None:
+    def __init__(self, template: ResponseTemplate, integers: tuple[int, ...] = ()) -> None:
         self._template = template
         self._integers = integers
-        self._records = records
 
     def frame(self, correlation_id: int) -> list[Part]:
         """Return the same bytes as ``encode``, made in one step."""
-        return self._template.frame(correlation_id, self._integers, self._records)
+        template = self._template
+        return [
+            bytearray(template.pack(template.size, correlation_id, template.before, *self._integers, template.behind))
+        ]
 
     def write(self, writer: Writer, version: int) -> None:
         """See ``Message.write``."""
@@ -140,9 +92,58 @@ class Filled(Message):
 
     def decoded(self) -> Message:
         """Return an equal message, which may be changed."""
-        if self._records is None:
-            return self._template.make(*self._integers)
+        return self._template.make(*self._integers)
+
+
+class RecordsTemplate(ResponseTemplate):
+    """The same for responses that differ in the records at their end, too: the last argument of ``make``."""
+
+    __slots__ = ("is_flexible", "end")
+
+    def __init__(self, make: Callable[..., Message], formats: str, version: int) -> None:
+        self.make = make
+        zeros, ones = make(*[0] * len(formats), b""), make(*[-1] * len(formats), None)
+        self.is_flexible = version >= zeros.FLEXIBLE_FROM  # type: ignore[attr-defined]  # responses have it
+        size_format = "b" if self.is_flexible else "i"  # null and no records have sizes that differ in all bytes
+        zeros_frame, ones_frame = _frame_of(zeros, version, 0), _frame_of(ones, version, -1)
+        *constant, self.end = around_integers(zeros_frame, ones_frame, f"ii{formats}{size_format}")
+        self._lay_out(constant, formats)
+
+
+class FilledWithRecords(Filled):
+    """A response with the integers and the records of a template."""
+
+    __slots__ = ("_records",)
+
+    _template: RecordsTemplate
+
+    def __init__(self, template: RecordsTemplate, integers: tuple[int, ...], records: Records) -> None:
+        self._template = template
+        self._integers = integers
+        self._records = records
+
+    def frame(self, correlation_id: int) -> list[Part]:
+        """Return the same bytes as ``encode``, made in one step."""
+        template, records = self._template, self._records
+        size, end = len(records), template.end
+        written_size = _INT32.pack(size) if not template.is_flexible else _varint(size + 1)
+        whole_size = template.size + len(written_size) + size + len(end)
+        frame = bytearray(template.pack(whole_size, correlation_id, template.before, *self._integers, template.behind))
+        frame += written_size
+        if not size:
+            frame += end
+            return [frame]
+        return [frame, records, end] if end else [frame, records]
+
+    def decoded(self) -> Message:
+        """Return an equal message, which may be changed."""
         return self._template.make(*self._integers, self._records)
+
+
+def _varint(number: int) -> bytearray:
+    writer = Writer()
+    writer.write_unsigned_varint(number)
+    return writer.buffer
 
 
 def _frame_of(message: Message, version: int, number: int) -> bytes:

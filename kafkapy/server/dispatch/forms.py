@@ -23,11 +23,9 @@ from kafkapy.protocol.message import Message, Records
 from kafkapy.protocol.primitives import encode
 from kafkapy.server.dispatch.context import RequestContext
 from kafkapy.server.dispatch.varying import around_integers, layout_of
-from kafkapy.types import maker
 
-API: Final = Struct(">i")
-"""The first field of a request: API key and version as one number."""
-CORRELATION_ID: Final = slice(4, 8)
+FIRST_FIELDS: Final = Struct(">ii")
+"""The first fields of a request: API key and version as one number, and the correlation id."""
 LARGEST_FORM_SIZE: Final = 1024
 """Bytes of a request that a connection may keep, without its records."""
 MOST_VALUES: Final = 256
@@ -42,7 +40,11 @@ RECORDS: Final = "R"
 
 M = TypeVar("M", bound=Message)
 
-_header_of: Final = maker(RequestHeader)
+NOT_MADE: Final = -1
+"""The size of a form that is not made."""
+
+Vary = Callable[[tuple[int, ...], Records | None], M]
+"""Returns a request with these integers, in the order in which they are written, and these records."""
 
 
 class Pattern(NamedTuple, Generic[M]):
@@ -50,51 +52,46 @@ class Pattern(NamedTuple, Generic[M]):
 
     formats: Callable[[RequestContext, M], str | None]
     """Return the formats of these fields: letters of ``struct``, then perhaps ``RECORDS``. None: no form is of use."""
-    vary: Callable[[M, tuple[int, ...], Records | None], M]
-    """Return a request with other integers there, in the order in which they are written, and other records.
-
-    The given request must stay as it is."""
+    varying: Callable[[M], Vary[M]]
+    """Return a function that returns requests like the given one, which must stay as it is."""
 
 
 class RequestForm:
     """Requests of one connection, of one API and version, that differ in some fields only."""
 
-    __slots__ = ("_misses", "_patience", "_header", "_request", "_vary", "_layout", "_constant", "_has_records")
+    __slots__ = ("header", "_misses", "_patience", "_vary", "_unpack", "_size", "_constant", "_has_records")
 
-    def __init__(self) -> None:
+    def __init__(self, header: RequestHeader) -> None:
+        self.header = header
+        """The header of its requests, but for the correlation id."""
         self._misses = 0
         self._patience = 2
-        self._layout: Struct | None = None  # there is no request yet that it could be made of
+        self._unmake()
 
     @property
     def is_made(self) -> bool:
         """Whether it may give requests back."""
-        return self._layout is not None
+        return self._size != NOT_MADE
 
-    def obtain(self, frame: memoryview) -> tuple[RequestHeader, Message] | None:
-        """Return what the frame would be decoded to; None if it has another form, or the form is not made yet."""
-        layout = self._layout
-        if layout is None:
-            return None
-        size, records = layout.size, None
+    def obtain(self, frame: memoryview) -> Message | None:
+        """Return the request that the frame would be decoded to; None if it has another form, or none is made yet."""
+        size, records = self._size, None
         if self._has_records:
             if len(frame) < size:
                 return None
+            fields = self._unpack(frame, FIRST_FIELDS.size)
             records = frame[size:]
-            fields = layout.unpack_from(frame)
-            integers = fields[3:-2:2]
-            if fields[-2] != len(records):
+            if fields[-1] != len(records):
                 return None
+            integers = fields[1:-1:2]
         elif len(frame) == size:
-            fields = layout.unpack(frame)
-            integers = fields[3::2]
+            fields = self._unpack(frame, FIRST_FIELDS.size)
+            integers = fields[1::2]
         else:
             return None
         if fields[::2] != self._constant:
             return None
-        key, version, _, client_id, tagged_fields = self._header
-        header = _header_of((key, version, fields[1], client_id, tagged_fields))
-        return header, self._vary(self._request, integers, records)
+        return self._vary(integers, records)
 
     def learn(
         self, pattern: Pattern[M], context: RequestContext, request: M, frame: memoryview, body_place: int
@@ -107,44 +104,47 @@ class RequestForm:
         if self._misses < self._patience:
             return
         self._misses, self._patience = 0, min(4 * self._patience, MOST_MISSES)
-        self._layout = None
-        integers = formats.removesuffix(RECORDS)
-        self._has_records = integers != formats
-        numbers, version = len(integers), context.header.api_version
-        start = bytes(frame[:body_place])
-        # null is written with a size of -1
-        zeros = pattern.vary(request, (0,) * numbers, b"" if self._has_records else None)
-        ones = pattern.vary(request, (-1,) * numbers, None)
-        first = _with_correlation_id(0, start) + encode(zeros, version)
-        other = _with_correlation_id(-1, start) + encode(ones, version)
-        if len(first) > LARGEST_FORM_SIZE:
-            return
-        formats = f"i{integers}i" if self._has_records else f"i{integers}"
-        constant = around_integers(first, other, formats)
-        self._layout, self._constant = layout_of(constant, formats), tuple(constant)
-        self._header, self._request, self._vary = context.header, zeros, pattern.vary
+        self._make(pattern.varying(request), formats, context.header, bytes(frame[:body_place]))
         if self.obtain(frame) is None:  # it is encoded in an unusual way
-            self._layout = None
+            self._unmake()
+
+    def _unmake(self) -> None:
+        self._has_records, self._size = False, NOT_MADE  # no frame has this size
+
+    def _make(self, vary: Vary[M], formats: str, header: RequestHeader, start: bytes) -> None:
+        """Find the places of the fields that vary in a request that begins with ``start``."""
+        self._unmake()
+        integers = formats.removesuffix(RECORDS)
+        has_records = integers != formats
+        numbers = len(integers)
+        # null is written with a size of -1
+        zeros = encode(vary((0,) * numbers, b"" if has_records else None), header.api_version)
+        ones = encode(vary((-1,) * numbers, None), header.api_version)
+        if len(start) + len(zeros) > LARGEST_FORM_SIZE:
+            return
+        start = start[FIRST_FIELDS.size :]
+        formats = f"{integers}i" if has_records else integers
+        constant = around_integers(start + zeros, start + ones, formats)
+        if has_records:
+            constant.pop()  # there is nothing behind the records
+        layout = layout_of(constant, formats)
+        self.header, self._vary, self._has_records = header, vary, has_records
+        self._constant, self._unpack, self._size = tuple(constant), layout.unpack_from, FIRST_FIELDS.size + layout.size
 
 
-def _with_correlation_id(number: int, start: bytes) -> bytes:
-    place = CORRELATION_ID
-    return start[: place.start] + number.to_bytes(place.stop - place.start, signed=True) + start[place.stop :]
-
-
-def form_for(forms: dict[int, RequestForm], api: int) -> RequestForm:
-    """Return the connection's form of an API and version, as ``API`` reads them, which may not be made yet."""
+def form_for(forms: dict[int, RequestForm], api: int, header: RequestHeader) -> RequestForm:
+    """Return the connection's form of an API and version, as ``FIRST_FIELDS`` has them, which may not be made yet."""
     form = forms.get(api)
     if form is None:
         if len(forms) >= MOST_FORMS:
             del forms[next(iter(forms))]
-        form = forms[api] = RequestForm()
+        form = forms[api] = RequestForm(header)
     return form
 
 
-def _same(request: Message, _: tuple[int, ...], __: Records | None) -> Message:
-    return request
+def _repeating(request: M) -> Vary[M]:
+    return lambda _integers, _records: request
 
 
-REPEATED: Final[Pattern[Message]] = Pattern(lambda _context, _request: "", _same)
+REPEATED: Final[Pattern[Message]] = Pattern(lambda _context, _request: "", _repeating)
 """Only the correlation id varies."""

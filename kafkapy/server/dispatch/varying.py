@@ -1,5 +1,6 @@
 """The positions of the integers in which otherwise equal messages differ."""
 
+from itertools import zip_longest
 from struct import Struct
 
 
@@ -22,5 +23,10 @@ def around_integers(zeros: bytes, ones: bytes, formats: str) -> list[bytes]:
 
 
 def layout_of(constant: list[bytes], formats: str) -> Struct:
-    """Return what packs and unpacks constant bytes and integers by turns, as ``around_integers`` found them."""
-    return Struct(">" + "".join(f"{len(each)}s{letter}" for each, letter in zip(constant, [*formats, ""], strict=True)))
+    """Return what unpacks constant bytes and integers by turns, as ``around_integers`` found them.
+
+    The constant bytes behind the last integer may be left out.
+    """
+    return Struct(
+        ">" + "".join(f"{len(each)}s{letter}" for each, letter in zip_longest(constant, formats, fillvalue=""))
+    )

@@ -12,13 +12,13 @@ UNKNOWN_LEADER_EPOCH 75, UNSUPPORTED_COMPRESSION_TYPE 76 (zstd before v10).
 """
 
 import asyncio
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Generator, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkapy.delayed import Delayed
 from kafkapy.protocol.errors import ErrorCode
-from kafkapy.protocol.message import Message, Records
+from kafkapy.protocol.message import ZERO_UUID, Message, Records
 from kafkapy.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -38,10 +38,11 @@ from kafkapy.replication.fetch_sessions import (
     next_epoch,
 )
 from kafkapy.replication.fetching import MANY, FetchLimits, FetchWish, PartitionRead, Reads, fetch
-from kafkapy.server.dispatch.encoding import RecordsTemplate
-from kafkapy.server.dispatch.forms import Pattern
+from kafkapy.replication.replica_manager import ReplicaManager
+from kafkapy.server.dispatch.encoding import FilledWithRecords, RecordsTemplate
+from kafkapy.server.dispatch.forms import Pattern, Vary
 from kafkapy.server.handlers.shared import fetch_versions
-from kafkapy.turns import PIECE, Steps, in_turns, pieces, turns
+from kafkapy.turns import PIECE, MaybeSteps, Steps, in_turns, pieces, turns
 from kafkapy.types import NO_BROKER_ID, NO_EPOCH, READ_COMMITTED, TopicPartition, maker, topic_partition_of
 
 if TYPE_CHECKING:
@@ -77,93 +78,138 @@ _UNKNOWN: Final = ErrorCode.UNKNOWN_SERVER_ERROR
 _SESSION_NOT_FOUND: Final = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 _INVALID_SESSION_EPOCH: Final = ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
-Answer = Message | Awaitable[FetchResponse]
+Answer = Message | Awaitable[Message]
+Answered = Answer | Delayed[Answer]
 
 
-def handle(context: "RequestContext", request: FetchRequest) -> Steps[Answer | Delayed[Answer | Awaitable[Answer]]]:
-    """See the card; a step is some partitions."""
-    limits = _limits(context, request)
-    begun = yield from _begin(context, request)
-    if isinstance(begun, FetchResponse):
-        return begun
-    replicas = context.services.replica_manager
-    if len(begun.wishes) > MANY:
-        turns().end_slice()
-        yield
-
-    def build(reads: Reads) -> Steps[Answer]:
-        return _answer(context, limits, begun, reads)
-
-    # a follower's session has partitions that are read only when something happens to them
-    session = begun.session if limits.replica_id >= 0 else None
-    return (yield from fetch(replicas, begun.wishes, limits, build, session))
+def handle(context: "RequestContext", request: FetchRequest) -> MaybeSteps[Answered]:
+    """See the card; a fetch of many partitions takes steps, of some each."""
+    topics = request.topics
+    if len(topics) > 1 or (topics and len(topics[0].partitions) > PIECE):
+        return _handle_many(context, request)
+    wishes = {
+        topic_partition_of((topic.topic, partition.partition)): _wish(partition)
+        for topic in topics
+        for partition in topic.partitions
+    }
+    begun = _begin(context, request, wishes)
+    return _fetch(context, request, begun) if isinstance(begun, _Begun) else _fetch_in_steps(context, request, begun)
 
 
-def _limits(context: "RequestContext", request: FetchRequest) -> FetchLimits:
-    max_bytes = min(request.max_bytes, context.services.config.integer("fetch.max.bytes"))
-    version = context.header.api_version
-    return _limits_of(
-        (
-            request.max_wait_ms,
-            min(request.min_bytes, max_bytes),
-            max_bytes,
-            request.isolation_level == READ_COMMITTED,
-            request.replica_id,
-            version <= LAST_VERSION_WITH_HARD_LIMITS,
-            version >= FIRST_VERSION_WITH_RACKS and request.replica_id < 0,
-            request.rack_id if request.replica_id < 0 else "",
-            context.session.listener,
-        )
-    )
-
-
-def _begin(context: "RequestContext", request: FetchRequest) -> Steps[FetchResponse | _Begun]:
-    """Continue the request's session, or serve the partitions of the request itself."""
+def _handle_many(context: "RequestContext", request: FetchRequest) -> Steps[Answered]:
     wishes: dict[TopicPartition, FetchWish] = {}
     for topic in request.topics:
         for partition in topic.partitions:
             wishes[topic_partition_of((topic.topic, partition.partition))] = _wish(partition)
             if len(wishes) % PIECE == 0:
                 yield
-    if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-        if request.session_id != NO_SESSION:
-            context.services.fetch_sessions.remove(request.session_id)
-        begun = _begun_of((wishes, None, request.session_epoch == INITIAL_EPOCH))
-    else:
-        continued = yield from _continue(context.services.fetch_sessions, request, wishes)
-        if isinstance(continued, FetchResponse):
-            return continued
-        begun = continued
-    if request.isolation_level not in ISOLATION_LEVELS:
-        known = context.services.replica_manager.partitions.keys()
-        if not known.isdisjoint(begun.wishes):  # Apache Kafka notices the level only when it reads a partition
-            topics = yield from _by_topic([PartitionRead(each, error_code=_UNKNOWN) for each in wishes])
-            return FetchResponse(error_code=_UNKNOWN, responses=topics, session_id=request.session_id)
-    return begun
+    return (yield from _fetch_in_steps(context, request, _begin(context, request, wishes)))
+
+
+def _fetch_in_steps(
+    context: "RequestContext", request: FetchRequest, begin: MaybeSteps[FetchResponse | _Begun]
+) -> Steps[Answered]:
+    begun = (yield from begin) if isinstance(begin, Generator) else begin
+    if isinstance(begun, FetchResponse):
+        return begun
+    if len(begun.wishes) > MANY:
+        turns().end_slice()
+        yield
+    answered = _fetch(context, request, begun)
+    return (yield from answered) if isinstance(answered, Generator) else answered
+
+
+def _fetch(context: "RequestContext", request: FetchRequest, begun: _Begun) -> MaybeSteps[Answered]:
+    """Read what a valid request asks for, and answer it."""
+    replicas = context.services.replica_manager
+    if request.isolation_level not in ISOLATION_LEVELS and not replicas.partitions.keys().isdisjoint(begun.wishes):
+        return _refuse_level(request)  # Apache Kafka notices the level only when it reads a partition
+    limits = _limits(context, request)
+
+    def build(reads: Reads) -> MaybeSteps[Answer]:
+        return _answer(context, limits, begun, reads)
+
+    # a follower's session has partitions that are read only when something happens to them
+    session = begun.session if limits.replica_id >= 0 else None
+    return fetch(replicas, begun.wishes, limits, build, session)
+
+
+def _refuse_level(request: FetchRequest) -> Steps[FetchResponse]:
+    named = dict.fromkeys(
+        TopicPartition(topic.topic, each.partition) for topic in request.topics for each in topic.partitions
+    )
+    topics = yield from _by_topic([PartitionRead(each, error_code=_UNKNOWN) for each in named])
+    return FetchResponse(error_code=_UNKNOWN, responses=topics, session_id=request.session_id)
+
+
+def _limits(context: "RequestContext", request: FetchRequest) -> FetchLimits:
+    max_bytes = min(request.max_bytes, context.services.config.integer("fetch.max.bytes"))
+    version, replica_id = context.header.api_version, request.replica_id
+    return _limits_of(
+        (
+            request.max_wait_ms,
+            request.min_bytes if request.min_bytes < max_bytes else max_bytes,
+            max_bytes,
+            request.isolation_level == READ_COMMITTED,
+            replica_id,
+            version <= LAST_VERSION_WITH_HARD_LIMITS,
+            version >= FIRST_VERSION_WITH_RACKS and replica_id < 0,
+            request.rack_id if replica_id < 0 else "",
+            context.session.listener,
+        )
+    )
+
+
+def _begin(
+    context: "RequestContext", request: FetchRequest, wishes: dict[TopicPartition, FetchWish]
+) -> MaybeSteps[FetchResponse | _Begun]:
+    """Continue the request's session, or serve the partitions of the request itself."""
+    sessions = context.services.fetch_sessions
+    if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
+        return _continue(sessions, request, wishes)
+    if request.session_id != NO_SESSION:
+        sessions.remove(request.session_id)
+    return _begun_of((wishes, None, request.session_epoch == INITIAL_EPOCH))
 
 
 def _continue(
     sessions: FetchSessionCache, request: FetchRequest, wishes: dict[TopicPartition, FetchWish]
-) -> Steps[FetchResponse | _Begun]:
+) -> MaybeSteps[FetchResponse | _Begun]:
     """Continue the request's session, which has partitions beside those that the request names."""
     session = sessions.get(request.session_id)
     if session is None or session.epoch != request.session_epoch:
         return FetchResponse(error_code=_SESSION_NOT_FOUND if session is None else _INVALID_SESSION_EPOCH)
-    session.epoch = next_epoch(session.epoch)  # before the next pause, so that no other request continues it
+    session.epoch = next_epoch(session.epoch)  # before any pause, so that no other request continues it
     sessions.touch(session)
-    if wishes and not (yield from _remember(sessions, session, wishes)):
+    if len(wishes) > PIECE or len(session.due) > PIECE or request.forgotten_topics_data:
+        return _continue_many(sessions, session, request, wishes)
+    if wishes and not sessions.remember(session, wishes.items()):
+        return FetchResponse(error_code=_SESSION_NOT_FOUND)
+    return _continued(sessions, session, session.wishes())
+
+
+def _continue_many(
+    sessions: FetchSessionCache, session: FetchSession, request: FetchRequest, wishes: dict[TopicPartition, FetchWish]
+) -> Steps[FetchResponse | _Begun]:
+    if not (yield from _remember(sessions, session, wishes)):
         return FetchResponse(error_code=_SESSION_NOT_FOUND)
     for forgotten in _forgotten(request):
         sessions.forget(session, (forgotten,))
         yield
-    if not session.partitions:
-        sessions.remove(session.session_id)
-        return FetchResponse()
     due: dict[TopicPartition, FetchWish] = {}
     for piece in pieces(tuple(session.due)):
         if due:
             yield
         due.update(session.wishes(piece))
+    return _continued(sessions, session, due)
+
+
+def _continued(
+    sessions: FetchSessionCache, session: FetchSession, due: dict[TopicPartition, FetchWish]
+) -> FetchResponse | _Begun:
+    if not session.partitions:
+        sessions.remove(session.session_id)
+        return FetchResponse()
     return _begun_of((due, session, False))
 
 
@@ -173,7 +219,7 @@ def _wish(partition: FetchPartition) -> FetchWish:
             partition.fetch_offset,
             partition.partition_max_bytes,
             # any negative epoch means none, but in Fetch alone, as in Apache Kafka
-            max(partition.current_leader_epoch, NO_EPOCH),
+            partition.current_leader_epoch if partition.current_leader_epoch >= 0 else NO_EPOCH,
             partition.log_start_offset,
             partition.last_fetched_epoch,
         )
@@ -197,26 +243,55 @@ def _forgotten(request: FetchRequest) -> Iterator[TopicPartition]:
             yield TopicPartition(topic.topic, partition)
 
 
-def _answer(context: "RequestContext", limits: FetchLimits, begun: _Begun, reads: Reads) -> Steps[Answer]:
+def _answer(context: "RequestContext", limits: FetchLimits, begun: _Begun, reads: Reads) -> MaybeSteps[Answer]:
     """Build the response. Errors because of an old client's version do not change its session."""
-    session, replicas, version = begun.session, context.services.replica_manager, context.header.api_version
-    if version < fetch_versions.FIRST_VERSION_OF_FORMAT_2:
+    if context.header.api_version < fetch_versions.FIRST_VERSION_OF_FORMAT_2:
         return Delayed.of(asyncio.create_task(_converted(context, limits, begun, reads)), None)
+    session = begun.session
+    if len(reads) > PIECE or begun.opens_session:
+        return _answer_many(context, limits, begun, reads)
     if session is not None:
-        reads = yield from _news(context, limits, session, reads)
+        reads = _news(context, limits, session, reads)
+    return _respond(context, limits, session, reads)
+
+
+def _answer_many(context: "RequestContext", limits: FetchLimits, begun: _Begun, reads: Reads) -> Steps[Answer]:
+    session = begun.session
+    if session is not None:
+        news: list[PartitionRead] = []
+        for piece in pieces(reads):
+            news += _news(context, limits, session, piece)
+            yield
+        reads = news
     elif begun.opens_session:
         session = yield from _opened(context.services.fetch_sessions, limits, begun.wishes, reads)
+    response = _respond(context, limits, session, reads)
+    return (yield from response) if isinstance(response, Generator) else response
+
+
+def _respond(
+    context: "RequestContext", limits: FetchLimits, session: FetchSession | None, reads: Reads
+) -> MaybeSteps[Message]:
+    version, session_id = context.header.api_version, NO_SESSION if session is None else session.session_id
+    replicas = context.services.replica_manager
+    if version < fetch_versions.FIRST_VERSION_WITH_ALL:
+        reads = fetch_versions.fit(replicas, version, reads)
+    if limits.replica_id >= 0 or len(reads) != 1 or version < FIRST_VERSION_WITH_LOG_START or not _is_plain(reads[0]):
+        return _response_of_rows(replicas, limits, session_id, reads)
+    (read,) = reads  # as most of them
+    template = _of_one_partition(version, session_id, read.topic_partition)
+    return FilledWithRecords(
+        template, (read.high_watermark, read.last_stable_offset, read.log_start_offset), read.records
+    )
+
+
+def _response_of_rows(
+    replicas: ReplicaManager, limits: FetchLimits, session_id: int, reads: Reads
+) -> Steps[FetchResponse]:
     if limits.is_follower:
         for piece in pieces(reads):
             replicas.count_throttled_bytes([(read.topic_partition, len(read.records)) for read in piece])
             yield
-    if version < fetch_versions.FIRST_VERSION_WITH_ALL:
-        reads = fetch_versions.fit(replicas, version, reads)
-    session_id = NO_SESSION if session is None else session.session_id
-    if len(reads) == 1 and version >= FIRST_VERSION_WITH_LOG_START and _is_plain(reads[0]):  # as most of them
-        (read,) = reads
-        template = _of_one_partition(version, session_id, read.topic_partition)
-        return template.with_records(read.records, read.high_watermark, read.last_stable_offset, read.log_start_offset)
     return FetchResponse(responses=(yield from _by_topic(reads)), session_id=session_id)
 
 
@@ -258,20 +333,15 @@ async def _converted(context: "RequestContext", limits: FetchLimits, begun: _Beg
     return FetchResponse(responses=await in_turns(_by_topic(converted)))
 
 
-def _news(
-    context: "RequestContext", limits: FetchLimits, session: FetchSession, reads: Reads
-) -> Steps[list[PartitionRead]]:
+def _news(context: "RequestContext", limits: FetchLimits, session: FetchSession, reads: Reads) -> list[PartitionRead]:
     """Return the reads whose contents the client of a session does not know yet."""
     news: list[PartitionRead] = []
-    for number, piece in enumerate(pieces(reads)):
-        if number:
-            yield
-        for read in piece:
-            if _is_news(session, read):
-                session.move_to_end(read.topic_partition)
-                news.append(read)
-        if limits.is_follower:
-            _leave_out_quiet(context, limits, session, piece)
+    for read in reads:
+        if _is_news(session, read):
+            session.move_to_end(read.topic_partition)
+            news.append(read)
+    if limits.replica_id >= 0:
+        _leave_out_quiet(context, limits, session, reads)
     return news
 
 
@@ -346,36 +416,21 @@ def _formats(context: "RequestContext", request: FetchRequest) -> str | None:
     return "iq"
 
 
-def _vary(request: FetchRequest, integers: tuple[int, ...], _: Records | None) -> FetchRequest:
-    session_epoch, fetch_offset = integers
+def _varying(request: FetchRequest) -> Vary[FetchRequest]:
     (topic,) = request.topics
     (partition,) = topic.partitions
-    return FetchRequest(
-        replica_id=request.replica_id,
-        max_wait_ms=request.max_wait_ms,
-        min_bytes=request.min_bytes,
-        max_bytes=request.max_bytes,
-        isolation_level=request.isolation_level,
-        session_id=request.session_id,
-        session_epoch=session_epoch,
-        topics=[
-            FetchTopic(
-                topic.topic,
-                partitions=[
-                    FetchPartition(
-                        partition.partition,
-                        partition.current_leader_epoch,
-                        fetch_offset,
-                        partition.last_fetched_epoch,
-                        partition.log_start_offset,
-                        partition.partition_max_bytes,
-                    )
-                ],
-            )
-        ],
-        rack_id=request.rack_id,
-    )
+    name, index, leader_epoch = topic.topic, partition.partition, partition.current_leader_epoch
+    end = partition.last_fetched_epoch, partition.log_start_offset, partition.partition_max_bytes
+    limits = request.max_wait_ms, request.min_bytes, request.max_bytes, request.isolation_level
+    replica_id, session_id, rack_id = request.replica_id, request.session_id, request.rack_id
+
+    def vary(integers: tuple[int, ...], _: Records | None) -> FetchRequest:
+        session_epoch, fetch_offset = integers
+        topics = [FetchTopic(name, ZERO_UUID, [FetchPartition(index, leader_epoch, fetch_offset, *end)])]
+        return FetchRequest(None, replica_id, None, *limits, session_id, session_epoch, topics, [], rack_id)
+
+    return vary
 
 
-PATTERN: Final = Pattern(_formats, _vary)
+PATTERN: Final = Pattern(_formats, _varying)
 """A consumer reads a partition on: the epoch of its session and the offset vary."""

@@ -37,4 +37,4 @@ def handle(context: "RequestContext", request: HeartbeatRequest) -> Filled:
 
 @lru_cache(maxsize=_KNOWN_ANSWERS)
 def _answer(version: int, error_code: int) -> Filled:
-    return ResponseTemplate(lambda: HeartbeatResponse(error_code=error_code), "", version).filled()
+    return Filled(ResponseTemplate(lambda: HeartbeatResponse(error_code=error_code), "", version))

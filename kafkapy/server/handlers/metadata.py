@@ -72,7 +72,7 @@ def handle(context: "RequestContext", request: MetadataRequest) -> Answer | Step
         topic.topic_authorized_operations = topic_operations(asked=request.include_topic_authorized_operations)
     answer = _response(context, request, image, topics)
     if len(derived) < MOST_KEPT_ANSWERS:
-        derived[key] = ResponseTemplate(partial(deepcopy, answer), "", version).filled()
+        derived[key] = Filled(ResponseTemplate(partial(deepcopy, answer), "", version))
     return answer
 
 

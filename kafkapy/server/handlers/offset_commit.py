@@ -30,7 +30,7 @@ from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from kafkapy.server.dispatch.encoding import Filled, ResponseTemplate
-from kafkapy.server.dispatch.forms import Pattern
+from kafkapy.server.dispatch.forms import Pattern, Vary
 from kafkapy.server.handlers.shared.commits import COMMITS_IN_A_STEP, is_large, parts_of, split_by_existence
 from kafkapy.server.handlers.shared.older_versions import TREE_VERSION, refuses_static_member
 from kafkapy.server.handlers.shared.partition_rows import rows_by_topic
@@ -169,25 +169,28 @@ def _formats(context: "RequestContext", request: OffsetCommitRequest) -> str | N
     return "q" * len(topics[0].partitions)
 
 
-def _vary(request: OffsetCommitRequest, offsets: tuple[int, ...], _: Records | None) -> OffsetCommitRequest:
+def _varying(request: OffsetCommitRequest) -> Vary[OffsetCommitRequest]:
     (topic,) = request.topics
-    partitions = [
-        OffsetCommitRequestPartition(
-            each.partition_index, offset, each.committed_leader_epoch, each.commit_timestamp, each.committed_metadata
-        )
-        for each, offset in zip(topic.partitions, offsets, strict=True)
-    ]
-    return OffsetCommitRequest(
+    name, rows = topic.name, topic.partitions
+    indexes = [each.partition_index for each in rows]
+    others = [(each.committed_leader_epoch, each.commit_timestamp, each.committed_metadata) for each in rows]
+    columns = list(zip(*others, strict=True))
+    start = (
         request.group_id,
         request.generation_id_or_member_epoch,
         request.member_id,
         request.group_instance_id,
         request.retention_time_ms,
-        [OffsetCommitRequestTopic(topic.name, partitions=partitions)],
     )
 
+    def vary(offsets: tuple[int, ...], _: Records | None) -> OffsetCommitRequest:
+        partitions = list(map(OffsetCommitRequestPartition, indexes, offsets, *columns))
+        return OffsetCommitRequest(*start, [OffsetCommitRequestTopic(name, partitions)])
 
-PATTERN: Final = Pattern(_formats, _vary)
+    return vary
+
+
+PATTERN: Final = Pattern(_formats, _varying)
 """A member commits offsets of the same partitions again and again."""
 
 
@@ -200,7 +203,7 @@ def _answered(version: int, errors: dict[TopicPartition, int]) -> Message:
 @lru_cache(maxsize=_KNOWN_ANSWERS)
 def _without_errors(version: int, partitions: tuple[TopicPartition, ...]) -> Filled:
     """The answer without errors; it is cached, since a group commits the same partitions again and again."""
-    return ResponseTemplate(lambda: _build(dict.fromkeys(partitions, 0)), "", version).filled()
+    return Filled(ResponseTemplate(lambda: _build(dict.fromkeys(partitions, 0)), "", version))
 
 
 def _build(errors: dict[TopicPartition, int]) -> OffsetCommitResponse:

@@ -16,7 +16,6 @@ TRANSACTIONAL_ID_AUTHORIZATION_FAILED 53, KAFKA_STORAGE_ERROR 56, UNSUPPORTED_CO
 
 import asyncio
 from functools import lru_cache, partial
-from itertools import islice
 from struct import Struct
 from typing import Final
 
@@ -27,7 +26,7 @@ from kafkapy.network.errors import RefusedError, UnansweredFailureError
 from kafkapy.platform.disk_errors import as_storage_error
 from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.protocol.errors import ErrorCode
-from kafkapy.protocol.message import Message, Records
+from kafkapy.protocol.message import ZERO_UUID, Message, Records
 from kafkapy.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -56,15 +55,15 @@ from kafkapy.records.validate import (
     validate_produced,
 )
 from kafkapy.replication.partition import ALL_IN_SYNC, Partition
-from kafkapy.replication.replica_manager import PendingAck, ReplicaManager
+from kafkapy.replication.replica_manager import PendingAck
 from kafkapy.server.dispatch.context import RequestContext
-from kafkapy.server.dispatch.encoding import ResponseTemplate
-from kafkapy.server.dispatch.forms import RECORDS, Pattern
+from kafkapy.server.dispatch.encoding import Filled, ResponseTemplate
+from kafkapy.server.dispatch.forms import RECORDS, Pattern, Vary
 from kafkapy.server.handlers.shared.partition_rows import ROWS_IN_A_STEP
 from kafkapy.storage.errors import UnrecalledBatchError
 from kafkapy.storage.log.log import Log
 from kafkapy.turns import Steps, turns
-from kafkapy.types import NO_OFFSET, TopicPartition, topic_partition_of
+from kafkapy.types import NO_OFFSET, NO_TIMESTAMP, TopicPartition, topic_partition_of
 
 NO_ACKS: Final = 0
 VALID_ACKS: Final = (-1, 0, 1)
@@ -102,133 +101,144 @@ MOST_NAMED_FAILURES: Final = 10
 IS_PIPELINED: Final = True
 """See ``dispatch.Route``: the records are in the log when the handler returns, so the next ones come behind them."""
 
+_Row = tuple[int, int, int, int, int] | tuple[int, int, int, int, int, list[BatchIndexAndErrorMessage], str]
+"""The arguments of a ``PartitionProduceResponse``; with texts only if records were rejected."""
+_PLAIN_LENGTH: Final = 5
+
 Answer = Message | asyncio.Future[Message] | None
 LongWorkError = LargeBatchError | UnrecalledBatchError
 
 
-def handle(context: RequestContext, request: ProduceRequest) -> Steps[Answer]:
-    """See the card; a step is a partition. Each is appended to once, the last batch, as in Kafka."""
-    batches, all_plain, any_transactional = yield from examine(request)
-    appends = _Appends(context, request, all_plain=all_plain, any_transactional=any_transactional)
-    for topic_partition, records in batches.items():
-        if appends.count:
-            yield
-        try:
-            row = appends.append(topic_partition, records)
-        except LONG_WORK as error:
-            row = yield from appends.append_in_steps(topic_partition, records, error.with_traceback(None))
-        appends.rows.append((topic_partition, row))
-    return appends.answer(request.timeout_ms)
+def handle(context: RequestContext, request: ProduceRequest) -> Answer | Steps[Answer]:
+    """See the card; each partition is appended to once, the last batch, as in Kafka."""
+    appends = _Appends(context, request)
+    topics = request.topic_data
+    if len(topics) != 1 or len(topics[0].partition_data) != 1:
+        return _append_many(appends, topics)
+    (data,) = topics[0].partition_data
+    topic_partition = topic_partition_of((topics[0].name, data.index))
+    records = appends.examine(topic_partition, data)
+    try:
+        appends.append(topic_partition, records)
+    except LONG_WORK as error:
+        return _append_long(appends, topic_partition, records, error.with_traceback(None))
+    return appends.answer()
 
 
-def examine(request: ProduceRequest) -> Steps[tuple[dict[TopicPartition, memoryview], bool, bool]]:
-    """Return the records of each partition, before anything is appended.
-
-    And whether all are just one batch of format 2 each, and whether any batch is transactional.
-
-    Raises:
-        RefusedError: records don't begin with a whole batch; it ends the connection, as Kafka fails to parse such a
-            request.
-    """
+def _append_many(appends: "_Appends", topics: list[TopicProduceData]) -> Steps[Answer]:
+    """Append to any number of partitions; a step is a partition. All are examined before anything is appended."""
     batches: dict[TopicPartition, memoryview] = {}
-    all_plain, any_transactional = True, False
-    for topic in request.topic_data:
-        name = topic.name
-        for partition in topic.partition_data:
-            records: memoryview | None = partition.records  # type: ignore[assignment]  # as it was read
-            if records is None:
-                raise RefusedError(f"records of {name}-{partition.index} are null")
-            size = len(records)
-            length, magic, attributes = _BATCH.unpack_from(records) if size >= HEADER_SIZE else _NO_BATCH
-            if length + LOG_OVERHEAD != size or magic != MAGIC:
-                all_plain = False
-                _refuse_unparsable(name, partition.index, records)
-            if attributes & TRANSACTIONAL_BIT and magic == MAGIC:
-                any_transactional = True
-            batches[topic_partition_of((name, partition.index))] = records
+    for topic in topics:
+        for data in topic.partition_data:
+            topic_partition = topic_partition_of((topic.name, data.index))
+            batches[topic_partition] = appends.examine(topic_partition, data)
             if len(batches) % ROWS_IN_A_STEP == 0:
                 yield
-    return batches, all_plain, any_transactional
+    for topic_partition, records in batches.items():
+        if appends.rows:
+            yield
+        try:
+            appends.append(topic_partition, records)
+        except LONG_WORK as error:
+            yield from appends.append_in_steps(topic_partition, records, error.with_traceback(None))
+    return appends.answer()
+
+
+def _append_long(
+    appends: "_Appends", topic_partition: TopicPartition, records: memoryview, reason: LongWorkError
+) -> Steps[Answer]:
+    yield from appends.append_in_steps(topic_partition, records, reason)
+    return appends.answer()
 
 
 class _Appends:
     """The appends of one request: the answers so far, and those that wait for other replicas."""
 
-    __slots__ = (
-        "context", "replicas", "version", "acks", "all_plain", "refusal", "rows", "waiting", "unacknowledged",
-        "count", "failures", "faults_left",
-    )  # fmt: skip
+    __slots__ = ("context", "request", "acks", "all_plain", "refusal", "rows", "waiting", "faults_left")
 
-    def __init__(
-        self, context: RequestContext, request: ProduceRequest, *, all_plain: bool, any_transactional: bool
-    ) -> None:
+    def __init__(self, context: RequestContext, request: ProduceRequest) -> None:
         self.context = context
-        self.replicas: ReplicaManager = context.services.replica_manager
-        self.version = context.header.api_version
+        self.request = request
         self.acks = request.acks
-        self.all_plain = all_plain and self.version >= FIRST_VERSION_OF_ZSTD
+        self.all_plain = context.header.api_version >= FIRST_VERSION_OF_ZSTD
         """Whether each partition's records are just one batch of format 2, of a codec that the version knows."""
         self.refusal: BrokerError | None = None
         """The error of all partitions."""
-        if any_transactional and request.transactional_id is None:
-            self.refusal = TransactionalIdAuthorizationFailedError("transactional records without an id")
-        elif request.acks not in VALID_ACKS:
+        if request.acks not in VALID_ACKS:
             self.refusal = InvalidRequiredAcksError(f"acks {request.acks} is none of -1, 0, 1")
-        self.rows: list[tuple[TopicPartition, PartitionProduceResponse]] = []
-        """The answers; topics without partitions are not answered."""
-        self.waiting: list[PendingAck] = []
-        self.unacknowledged: list[PartitionProduceResponse] = []
-        """The answers of ``waiting``, in its order."""
-        self.count = self.failures = 0
+        self.rows: list[tuple[str, _Row]] = []
+        """The answers, with their topics; topics without partitions are not answered."""
+        self.waiting: list[tuple[PendingAck, int]] | None = None
+        """The appends that are not acknowledged yet, and the places of their answers in ``rows``."""
         self.faults_left = MAX_LISTED_FAULTS
         """Records at fault that the response may still name: a small request can have them in very many partitions."""
 
-    def append(
-        self, topic_partition: TopicPartition, records: memoryview, checked: CheckedBatch | None = None
-    ) -> PartitionProduceResponse:
-        """Append one partition's batch, or the result of its validation.
+    def examine(self, topic_partition: TopicPartition, data: PartitionProduceData) -> memoryview:
+        """Return the records of a partition, before anything is appended.
+
+        Raises ``RefusedError`` for records that don't begin with a whole batch; it ends the connection, as Kafka fails
+        to parse such a request.
+        """
+        records: memoryview | None = data.records  # type: ignore[assignment]  # as it was read
+        if records is None:
+            raise RefusedError(f"records of {topic_partition} are null")
+        size = len(records)
+        length, magic, attributes = _BATCH.unpack_from(records) if size >= HEADER_SIZE else _NO_BATCH
+        if length + LOG_OVERHEAD != size or magic != MAGIC:
+            self.all_plain = False
+            _refuse_unparsable(topic_partition, records)
+        if attributes & TRANSACTIONAL_BIT and magic == MAGIC and self.request.transactional_id is None:
+            self.refusal = TransactionalIdAuthorizationFailedError("transactional records without an id")
+        return records
+
+    def append(self, topic_partition: TopicPartition, records: memoryview, checked: CheckedBatch | None = None) -> None:
+        """Append one partition's batch, or the result of its validation, and note the answer.
 
         Raises the errors of ``LONG_WORK`` for one that ``append_in_steps`` has to append.
         """
-        self.count += 1
+        replicas, acks = self.context.services.replica_manager, self.acks
         log_start_offset = NO_OFFSET
         try:
-            partition = self._partition_for(topic_partition, records)
+            partition = replicas.partitions.get(topic_partition)
+            if partition is None or self.refusal is not None or not self.all_plain:
+                partition = self._partition_for(topic_partition, records)
+            topic, index = topic_partition
+            if topic in INTERNAL_TOPICS and self.context.header.client_id != ADMIN_CLIENT:
+                raise InvalidTopicError(f"clients can't write to {topic}")
             log = partition.log
             log_start_offset = log.log_start_offset  # for the answer if the log itself refuses the batch
-            result = self.replicas.append_to(partition, checked or records, required_acks=self.acks)
+            result = replicas.append_to(partition, checked or records, required_acks=acks)
         except BrokerError as error:
-            return self._refused(topic_partition, error, log_start_offset)
+            self._refused(topic_partition, error, log_start_offset)
+            return
         first_offset, last_offset, _, append_time_ms, log_start_offset, _, _ = result
-        row = PartitionProduceResponse(topic_partition[1], 0, first_offset, append_time_ms, log_start_offset)
-        is_owing = log.durability.is_owing
-        if self.acks != NO_ACKS and (is_owing or (self.acks == ALL_IN_SYNC and partition.remotes)):
-            # the other replicas, or the disk, may have the records already
-            awaited = PendingAck(topic_partition, last_offset + 1, self.acks)
-            if not self.replicas.is_acknowledged(awaited):
-                self.waiting.append(awaited)
-                self.unacknowledged.append(row)
-        return row
+        self.rows.append((topic, (index, 0, first_offset, append_time_ms, log_start_offset)))
+        if log.durability.is_owing or (acks == ALL_IN_SYNC and partition.remotes):
+            self._await(PendingAck(topic_partition, last_offset + 1, acks))
+
+    def _await(self, awaited: PendingAck) -> None:
+        """Let the last answer wait for other replicas, or the disk, unless they have the records already."""
+        if self.acks != NO_ACKS and not self.context.services.replica_manager.is_acknowledged(awaited):
+            self.waiting = self.waiting or []
+            self.waiting.append((awaited, len(self.rows) - 1))
 
     def _partition_for(self, topic_partition: TopicPartition, records: memoryview) -> Partition:
         """Return the partition to append to; raise the error for records that must not be, in Kafka's order."""
         refusal = self.refusal
         if refusal is not None and isinstance(refusal, TransactionalIdAuthorizationFailedError):
             raise refusal
-        partition = self.replicas.partitions.get(topic_partition) or self.replicas.partition(topic_partition)
+        partition = self.context.services.replica_manager.partition(topic_partition)
         if not self.all_plain:
-            check_produce_version(records, self.version)
+            check_produce_version(records, self.context.header.api_version)
         if refusal is not None:
             raise refusal
-        if topic_partition[0] in INTERNAL_TOPICS and self.context.header.client_id != ADMIN_CLIENT:
-            raise InvalidTopicError(f"clients can't write to {topic_partition[0]}")
         return partition
 
     def append_in_steps(
         self, topic_partition: TopicPartition, records: memoryview, reason: LongWorkError
-    ) -> Steps[PartitionProduceResponse]:
+    ) -> Steps[None]:
         """Do the long work for which an append of one partition's batch failed, then append it."""
-        partition = self.replicas.partitions.get(topic_partition)
+        partition = self.context.services.replica_manager.partitions.get(topic_partition)
         if partition is None:
             return self.append(topic_partition, records)
         validations = 0
@@ -260,76 +270,81 @@ class _Appends:
         yield
         return checking.result()
 
-    def _refused(
-        self, topic_partition: TopicPartition, error: BrokerError, log_start_offset: int
-    ) -> PartitionProduceResponse:
-        """Return the answer for a partition whose batch was refused; it names rejected records (KIP-467)."""
-        self.failures += 1
+    def _refused(self, topic_partition: TopicPartition, error: BrokerError, log_start_offset: int) -> None:
+        """Note the answer for a partition whose batch was refused; it names rejected records (KIP-467)."""
+        code = error.error_code
         if isinstance(error, RecordsError) or error is self.refusal:
             self.context.log_refusal(f"records for {topic_partition}", error)
-        row = PartitionProduceResponse(topic_partition.partition, error.error_code, NO_OFFSET)
-        if error.error_code not in WITHOUT_LOG_START:
-            row.log_start_offset = log_start_offset
+        if code in WITHOUT_LOG_START:
+            log_start_offset = NO_OFFSET
+        if code == ErrorCode.KAFKA_STORAGE_ERROR and self.context.header.api_version < FIRST_VERSION_OF_STORAGE_ERROR:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        topic, index = topic_partition
+        row: _Row = (index, code, NO_OFFSET, NO_TIMESTAMP, log_start_offset)
         if isinstance(error, InvalidRecordError | InvalidTimestampError) and error.record_errors:
-            row.error_message = str(error)
-            row.record_errors = [
-                BatchIndexAndErrorMessage(at, message) for at, message in error.record_errors[: self.faults_left]
-            ]
-            self.faults_left -= len(row.record_errors)
-        if error.error_code == ErrorCode.KAFKA_STORAGE_ERROR and self.version < FIRST_VERSION_OF_STORAGE_ERROR:
-            row.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return row
+            faults = [BatchIndexAndErrorMessage(at, message) for at, message in error.record_errors[: self.faults_left]]
+            self.faults_left -= len(faults)
+            row = (*row, faults, str(error))
+        self.rows.append((topic, row))
 
-    def answer(self, timeout_ms: int) -> Answer:
-        """Answer the request, when all that waits is acknowledged, or after ``timeout_ms``."""
+    def answer(self) -> Answer:
+        """Answer the request, when all that waits is acknowledged, or after the request's timeout."""
         if self.acks == NO_ACKS:
-            if self.failures:
-                raise UnansweredFailureError(f"a produce request with acks=0 failed: {self._failure_text()}")
+            self._check_unanswered()
             return None
-        if not self.waiting:
+        if self.waiting is None:
             return self._response()
-        return self.replicas.when_acknowledged(self.waiting, timeout_ms, self._acknowledged)
+        waiting = [awaited for awaited, _ in self.waiting]
+        replicas = self.context.services.replica_manager
+        return replicas.when_acknowledged(waiting, self.request.timeout_ms, self._acknowledged)
 
     def _acknowledged(self, errors: list[BrokerError | None]) -> Message:
-        for row, error in zip(self.unacknowledged, errors, strict=True):
+        assert self.waiting is not None, "it was waited"
+        for (_, place), error in zip(self.waiting, errors, strict=True):
             if error is not None:
-                row.error_code = error.error_code
+                topic, (index, _, *others) = self.rows[place]
+                self.rows[place] = topic, (index, error.error_code, *others)
         return self._response()
 
     def _response(self) -> Message:
-        if self.count == 1 and self.version >= FIRST_VERSION_WITH_LOG_START:  # as nearly all of a producer's requests
-            (((topic, index), row),) = self.rows
-            if not row.error_code:
-                template = _of_one_partition(self.version, topic)
-                return template.filled(index, row.base_offset, row.log_append_time_ms, row.log_start_offset)
-        rows: dict[str, list[PartitionProduceResponse]] = {}
-        for (topic, _), row in self.rows:
-            rows.setdefault(topic, []).append(row)
-        return ProduceResponse([TopicProduceResponse(topic, partition_responses=each) for topic, each in rows.items()])
+        rows, version = self.rows, self.context.header.api_version
+        if len(rows) == 1 and version >= FIRST_VERSION_WITH_LOG_START:  # as nearly all of a producer's requests
+            ((topic, row),) = rows
+            if len(row) == _PLAIN_LENGTH:
+                return Filled(_of_one_partition(version, topic), row)
+        topics: dict[str, list[PartitionProduceResponse]] = {}
+        for topic, row in rows:
+            topics.setdefault(topic, []).append(PartitionProduceResponse(*row))
+        return ProduceResponse(
+            [TopicProduceResponse(topic, partition_responses=each) for topic, each in topics.items()]
+        )
 
-    def _failure_text(self) -> str:
-        failures = (f"{each} error {row.error_code}" for each, row in self.rows if row.error_code)
-        return ", ".join(islice(failures, MOST_NAMED_FAILURES))
+    def _check_unanswered(self) -> None:
+        """End the connection of a request without an answer if it failed: the client would not know otherwise."""
+        failures = [f"{topic}-{row[0]} error {row[1]}" for topic, row in self.rows if row[1]]
+        if failures:
+            text = ", ".join(failures[:MOST_NAMED_FAILURES])
+            raise UnansweredFailureError(f"a produce request with acks=0 failed: {text}")
 
 
 @lru_cache(maxsize=_KNOWN_TOPICS)
 def _of_one_partition(version: int, topic: str) -> ResponseTemplate:
-    """The response for a batch of one partition that was appended."""
+    """The response for a batch of one partition, without the texts of rejected records."""
 
-    def make(index: int, base_offset: int, append_time_ms: int, log_start_offset: int) -> ProduceResponse:
-        row = PartitionProduceResponse(index, 0, base_offset, append_time_ms, log_start_offset)
+    def make(index: int, error_code: int, base_offset: int, append_time_ms: int, log_start_offset: int) -> Message:
+        row = PartitionProduceResponse(index, error_code, base_offset, append_time_ms, log_start_offset)
         return ProduceResponse([TopicProduceResponse(topic, partition_responses=[row])])
 
-    return ResponseTemplate(make, "iqqq", version)
+    return ResponseTemplate(make, "ihqqq", version)
 
 
-def _refuse_unparsable(topic: str, index: int, records: memoryview) -> None:
+def _refuse_unparsable(topic_partition: TopicPartition, records: memoryview) -> None:
     try:
         size = measure(records)
     except CorruptRecordError as error:
-        raise RefusedError(f"records of {topic}-{index} are no batch: {error}") from error
+        raise RefusedError(f"records of {topic_partition} are no batch: {error}") from error
     if size is None or (records[MAGIC_OFFSET] == MAGIC and size < _SMALLEST_PARSED_SIZE):
-        raise RefusedError(f"records of {topic}-{index} hold no whole batch")
+        raise RefusedError(f"records of {topic_partition} hold no whole batch")
 
 
 def _recalled(log: Log, checked: CheckedBatch) -> Steps[CheckedBatch | BrokerError]:
@@ -356,10 +371,16 @@ def _formats(_: RequestContext, request: ProduceRequest) -> str | None:
     return f"i{RECORDS}" if is_of_one_partition else None
 
 
-def _vary(request: ProduceRequest, integers: tuple[int, ...], records: Records | None) -> ProduceRequest:
-    topic = TopicProduceData(request.topic_data[0].name, partition_data=[PartitionProduceData(integers[0], records)])
-    return ProduceRequest(request.transactional_id, request.acks, request.timeout_ms, [topic])
+def _varying(request: ProduceRequest) -> Vary[ProduceRequest]:
+    transactional_id, acks, timeout_ms = request.transactional_id, request.acks, request.timeout_ms
+    name = request.topic_data[0].name
+
+    def vary(integers: tuple[int, ...], records: Records | None) -> ProduceRequest:
+        topic = TopicProduceData(name, ZERO_UUID, [PartitionProduceData(integers[0], records)])
+        return ProduceRequest(transactional_id, acks, timeout_ms, [topic])
+
+    return vary
 
 
-PATTERN: Final = Pattern(_formats, _vary)
+PATTERN: Final = Pattern(_formats, _varying)
 """A producer writes to the partitions of one topic, batch after batch."""

@@ -129,7 +129,8 @@ class LogPosition(NamedTuple):
 
 
 _result_of: Final = maker(AppendResult)
-_range_of: Final = maker(AppendedRange)
+_found_of: Final = maker(LogRead)
+_NOTHING: Final = LogRead(b"")
 
 
 class LogOwner(Protocol):
@@ -323,8 +324,7 @@ class Log:
         if not self.leader_epochs.is_latest(leader_epoch, first_offset):
             self._begin_epoch(leader_epoch, first_offset)
         assign(records, 0, first_offset, leader_epoch)
-        added = _range_of((first_offset, last_offset, max_timestamp, first_offset + max_timestamp_delta, size))
-        self._write(records, added)
+        self._write(records, (first_offset, last_offset, max_timestamp, first_offset + max_timestamp_delta, size))
         if producer_id != NO_PRODUCER_ID:
             self.producer_state.apply_following(usual, last_offset)
         self._flush_if_due()
@@ -341,7 +341,7 @@ class Log:
         marker = None
         last_offset = first_offset + header.last_offset_delta
         size = header.size
-        added = _range_of((first_offset, last_offset, max_timestamp, first_offset + max_timestamp_delta, size))
+        added = AppendedRange(first_offset, last_offset, max_timestamp, first_offset + max_timestamp_delta, size)
         if header.producer_id >= 0:
             marker, duplicate = self._check_producer(valid, added, from_client=from_client)
             if duplicate is not None:
@@ -452,11 +452,13 @@ class Log:
             with as_storage_error(self, "written"):
                 self.leader_epochs.clear()
 
-    def _write(self, content: bytes | bytearray | memoryview, added: AppendedRange) -> Segment:
+    def _write(self, content: bytes | bytearray | memoryview, appended: tuple[int, int, int, int, int]) -> Segment:
+        """Write the batches, ``appended`` are the fields of an ``AppendedRange``."""
         segment = self.segments.active
         try:
-            position = segment.append_within(content, added, self.config, self.segment_ms)
+            position = segment.append_within(content, appended, self.config, self.segment_ms)
             if position is None:
+                added = AppendedRange(*appended)
                 if must_roll(segment, added, self.config, self.storage.clock):
                     segment = self._roll_to(next_base_offset(added, self.log_end_offset))
                 position = segment.append(content, added, self.config.index_interval_bytes)
@@ -466,12 +468,13 @@ class Log:
                 self._take_back_segment()
             raise storage_error(self, "written", error) from error
         self.is_failing = False
-        self.log_end_offset = added.last_offset + 1
+        first_offset, last_offset, _, _, _ = appended
+        self.log_end_offset = last_offset + 1
         tail = self.tail
         if len(tail) >= TAIL_BATCHES:
             for offset in list(tail)[: TAIL_BATCHES // 2]:
                 del tail[offset]
-        tail[added.first_offset] = position
+        tail[first_offset] = position
         return segment
 
     def _flush_if_due(self) -> None:
@@ -571,23 +574,22 @@ class Log:
             raise OffsetOutOfRangeError(
                 f"Offset {offset} of {self.topic_partition} is not between {self.log_start_offset} and {end_offset}"
             )
-        limit = end_offset if up_to_offset is None else min(up_to_offset, end_offset)
+        limit = end_offset if up_to_offset is None or up_to_offset > end_offset else up_to_offset
         if offset >= limit:
-            return LogRead(b"")
+            return _NOTHING
         segments = self.segments
         active = segments.active
-        candidates = [active] if offset >= active.base_offset else segments.starting_at(segments.floor(offset))
+        candidates = (active,) if offset >= active.base_offset else segments.starting_at(segments.floor(offset))
         try:
             for segment in candidates:
                 found = self._position_of(segment, offset)
                 if found is not None:
-                    start = found[0]
-                    end = self._limit_position(segment, limit)
+                    end = segment.size if limit == end_offset else self._limit_position(segment, limit)
                     size = _fitting(segment, found, end, max_bytes, min_one_batch=min_one_batch)
-                    return LogRead(segment.log.slice(start, size), segment) if size else LogRead(b"")
+                    return _found_of((segment.log.slice(found[0], size), segment)) if size else _NOTHING
         except OSError as error:
             raise storage_error(self, "read", error) from error
-        return LogRead(b"")
+        return _NOTHING
 
     def _position_of(self, segment: Segment, offset: int) -> tuple[int, int | None] | None:
         """Return (position, size if it is known) of the batch with ``offset``; None if ``segment`` ends below it."""
@@ -598,8 +600,6 @@ class Log:
         return segment.translate(offset)
 
     def _limit_position(self, segment: Segment, limit: int) -> int:
-        if limit == self.log_end_offset:
-            return segment.size
         found = self._position_of(segment, limit)
         return segment.size if found is None else found[0]
 

@@ -174,12 +174,16 @@ class Segment:
         return position
 
     def append_within(
-        self, batches: bytes | bytearray | memoryview, added: AppendedRange, config: LogConfig, segment_ms: int
+        self,
+        batches: bytes | bytearray | memoryview,
+        added: tuple[int, int, int, int, int],
+        config: LogConfig,
+        segment_ms: int,
     ) -> int | None:
         """As ``append``, if that takes neither an index entry nor, by the rules of ``Log``, a new segment.
 
-        Otherwise nothing is done, and the result is None: at the first append, and once for some
-        ``index.interval.bytes``.
+        ``added`` has the fields of an ``AppendedRange``. Otherwise nothing is done, and the result is None: at the
+        first append, and once for some ``index.interval.bytes``.
         """
         _, last_offset, max_timestamp, max_timestamp_offset, size = added
         position = self.size

@@ -115,7 +115,7 @@ class Gate:
         """Return a future of the same answer that is not done while the broker is paused; without a task."""
         answer: Delayed[Message | None] = Delayed()
         if isinstance(result, Delayed):
-            answer.hurry = result.hurry
+            answer.waited_for = result
 
         def give_up(done: "asyncio.Future[Message | None]") -> None:
             if done.cancelled():

@@ -84,78 +84,12 @@ def test_an_offset_that_an_open_transaction_commits_is_unstable() -> None:
     assert finish(world.coordinator.fetch_offsets("g", [TP], require_stable=True))[1][TP].error_code == 88
 
 
-def again(world: World, offset: int, member_id: str = "", generation_id: int = -1) -> dict[TopicPartition, int]:
-    """Commit as ``World.commit`` does, by a pattern."""
-    call = CommitCall("g", member_id, generation_id, {TP: CommittedOffset(0, 4), OTHER: CommittedOffset(0)})
-    pattern = world.coordinator.commit_pattern(call)
-    assert pattern is not None
-    answer = world.coordinator.commit_offsets_again(pattern, (offset, 2))
-    return {TP: 0, OTHER: 0} if answer == 0 else answer.value
-
-
-@pytest.mark.parametrize("state", ["Empty", "PreparingRebalance", "CompletingRebalance", "Stable"])
-@pytest.mark.parametrize("generation_id", [-1, 0, 1, 2])
-@pytest.mark.parametrize("is_member", [True, False])
-def test_commits_by_a_pattern_are_decided_as_others(state: str, generation_id: int, is_member: bool) -> None:
-    outcomes = []
-    for by_pattern in (True, False):
-        world, member_id = states_world(state)
-        member_id = member_id if is_member else ""
-        before = len(world.log.batches)
-        world.clock.advance(1000)
-        if by_pattern:
-            codes = again(world, 5, member_id, generation_id)
-        else:
-            offsets = {TP: world.committed(5, leader_epoch=4), OTHER: world.committed(2)}
-            codes = world.coordinator.commit_offsets(CommitCall("g", member_id, generation_id, offsets)).value
-        deadlines = [each.session_deadline_ms for each in world.group().members.values()]
-        outcomes.append((codes, world.fetch(), world.fetch(tp=OTHER), world.log.batches[before:], deadlines))
-    assert outcomes[0] == outcomes[1]
-
-
-def test_a_commit_by_a_pattern_makes_the_group_unless_it_has_a_generation() -> None:
-    world = World()
-    assert again(world, 1, "x", 0) == {TP: 22, OTHER: 22}
-    assert not world.has_group()
-    assert again(world, 1) == {TP: 0, OTHER: 0}
-    assert world.fetch() == 1
-
-
-def test_a_commit_by_a_pattern_waits_and_fails_as_others() -> None:
-    world = World()
-    again(world, 1)
-    world.broker.is_slow = True
-    pattern = world.coordinator.commit_pattern(CommitCall("g", "", -1, {TP: CommittedOffset(0)}))
-    assert pattern is not None
-    answer = world.coordinator.commit_offsets_again(pattern, (5,))
-    assert answer != 0
-    assert not answer.is_set
-    assert world.group().offsets.is_appending(TP)
-    world.broker.acknowledge()
-    assert (answer.value, world.fetch()) == ({TP: 0}, 5)
-    assert not world.group().offsets.is_appending(TP)
-    world.broker.is_slow = False
-    world.broker.error = KafkaStorageError("disk")
-    assert again(world, 6) == {TP: 16, OTHER: 16}
-    assert world.fetch() == 5
-
-
-def test_commits_with_metadata_or_a_large_batch_have_no_pattern() -> None:
-    world = World()
-    pattern = world.coordinator.commit_pattern
-    assert pattern(CommitCall("g", "", -1, {TP: CommittedOffset(0), OTHER: CommittedOffset(0, metadata="m")})) is None
-    assert pattern(CommitCall("g" * 5_000, "", -1, {TP: CommittedOffset(0)})) is None
-    compressed = World(**{"offsets.topic.compression.codec": 1})
-    assert compressed.coordinator.commit_pattern(CommitCall("g", "", -1, {TP: CommittedOffset(0)})) is None
-
-
 @pytest.mark.parametrize(("leads", "error_code"), [(False, 16), (True, 15)])
 def test_a_broker_that_is_not_the_coordinator_refuses_commits(leads: bool, error_code: int) -> None:
     world = World(leads=leads)
     if leads:
         world.coordinator.shutdown()
     assert world.commit().value == {TP: error_code}
-    assert again(world, 1) == {TP: error_code, OTHER: error_code}
     assert finish(world.coordinator.fetch_offsets("g", [TP])) == (error_code, {})
 
 

@@ -12,7 +12,6 @@ from kafkapy.coordinator.group.calls import COMMITTER, Producer
 from kafkapy.coordinator.group.classic.records import decode_group, group_record, group_tombstone
 from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset
 from kafkapy.coordinator.group.records import (
-    CommitTemplate,
     GroupKey,
     OffsetKey,
     decode_key,
@@ -147,19 +146,6 @@ def test_the_fast_path_writes_the_same_bytes(
     )
     assert batch.header == read_header(batch.buffer)
     assert (batch.max_timestamp, batch.max_timestamp_offset) == (timestamp_ms, 0)
-
-
-@given(names, st.dictionaries(partitions, plain, min_size=1, max_size=20), st.integers(0, 2**62))
-def test_a_template_makes_the_same_batch(
-    group_id: str, offsets: dict[TopicPartition, CommittedOffset], timestamp_ms: int
-) -> None:
-    template = CommitTemplate(group_id, list(offsets))
-    expected = plain_commits(group_id, offsets, timestamp_ms, COMMITTER)
-    assert expected is not None
-    for commits in ([CommittedOffset(7, 8, "", 9)] * len(offsets), offsets.values()):
-        batch = template.batch(commits, timestamp_ms)
-    assert (batch.buffer, batch[1:]) == (expected.buffer, expected[1:])
-    assert template.size == len(batch.buffer)
 
 
 @given(names, st.dictionaries(partitions, plain, min_size=1, max_size=5))

@@ -17,7 +17,7 @@ from kafkapy.protocol.messages.offset_commit import (
 from kafkapy.protocol.primitives import UnsupportedVersion, encode
 from kafkapy.protocol.writer import Writer
 from kafkapy.server.dispatch.context import RequestContext, Services
-from kafkapy.server.dispatch.encoding import EncodedParts, Filled, RecordsTemplate, ResponseTemplate
+from kafkapy.server.dispatch.encoding import EncodedParts, Filled, FilledWithRecords, RecordsTemplate, ResponseTemplate
 from kafkapy.server.dispatch.encoding import encode as encode_frame
 from kafkapy.server.dispatch.interception import Hooks, decoded_handler
 from kafkapy.server.dispatch.result import Handle, Result
@@ -25,7 +25,7 @@ from tests.server.harness import Client, run, running_broker
 
 
 def heartbeat(error_code: int = 0, version: int = 0) -> Filled:
-    return ResponseTemplate(lambda: HeartbeatResponse(error_code=error_code), "", version).filled()
+    return Filled(ResponseTemplate(lambda: HeartbeatResponse(error_code=error_code), "", version))
 
 
 @pytest.mark.parametrize("version", [0, 1, 4])
@@ -37,7 +37,7 @@ def test_a_filled_template_is_encoded_and_decoded_as_its_message(version: int) -
     header = RequestHeader(HeartbeatResponse.API_KEY, version, -77, None)
     for integers in ((5, 27), (-1, 0)) if version else ((27,), (-1,)):
         message = template.make(*integers)
-        filled = template.filled(*integers)
+        filled = Filled(template, integers)
         assert encode_frame(header, version == 4, filled) == encode_frame(header, version == 4, message)
         first, second = filled.decoded(), filled.decoded()
         assert first == message
@@ -54,7 +54,7 @@ def test_a_template_with_records_is_encoded_as_its_message(version: int, records
 
     template = RecordsTemplate(make, "q", version)
     header = RequestHeader(FetchResponse.API_KEY, version, 5, None)
-    filled, message = template.with_records(records, 1 << 40), make(1 << 40, records)
+    filled, message = FilledWithRecords(template, (1 << 40,), records), make(1 << 40, records)
     assert filled.decoded() == message
     frames = [b"".join(map(bytes, encode_frame(header, version == 12, each))) for each in (filled, message)]  # type: ignore[arg-type]
     assert frames[0] == frames[1]

@@ -1,10 +1,16 @@
+from typing import cast
+
 import pytest
 
 from kafkapy.network.errors import RefusedError
-from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkapy.network.session import Session
+from kafkapy.protocol.api_keys import ApiKey
+from kafkapy.protocol.headers import RequestHeader
+from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from kafkapy.records.record import Record, encode_legacy
-from kafkapy.server.handlers.produce import examine
-from kafkapy.turns import finish
+from kafkapy.server.dispatch.context import RequestContext, Services
+from kafkapy.server.handlers.produce import _Appends
+from kafkapy.types import TopicPartition
 from tests.server.harness import batch
 
 MESSAGE = encode_legacy([Record(b"k", b"v", 5, (), 0)], 1)
@@ -12,11 +18,13 @@ PLAIN = batch(b"a")
 TRANSACTIONAL = batch(b"a", is_transactional=True)
 
 
-def request(*records: bytes | None) -> ProduceRequest:
-    partitions = [
-        PartitionProduceData(at, None if each is None else memoryview(each)) for at, each in enumerate(records)
-    ]
-    return ProduceRequest(None, 1, 1000, [TopicProduceData("t", partition_data=partitions)])
+def examined(*records: bytes | None) -> _Appends:
+    context = RequestContext(cast("Services", None), RequestHeader(ApiKey.PRODUCE, 8, 0), Session.local(""))
+    appends = _Appends(context, ProduceRequest(None, 1, 1000))
+    for index, each in enumerate(records):
+        data = PartitionProduceData(index, None if each is None else memoryview(each))
+        appends.examine(TopicPartition("t", index), data)
+    return appends
 
 
 @pytest.mark.parametrize(
@@ -31,10 +39,11 @@ def request(*records: bytes | None) -> ProduceRequest:
     ],
 )
 def test_examine_tells_plain_and_transactional_batches(records: tuple[bytes, ...], expected: tuple[bool, bool]) -> None:
-    assert finish(examine(request(*records)))[1:] == expected
+    appends = examined(*records)
+    assert (appends.all_plain, appends.refusal is not None) == expected
 
 
 @pytest.mark.parametrize("records", [None, b"", PLAIN[:40], MESSAGE[:30], bytes(40), PLAIN[:16] + b"\x09" + PLAIN[17:]])
 def test_records_without_a_whole_batch_are_refused(records: bytes | None) -> None:
     with pytest.raises(RefusedError, match="t-1"):
-        finish(examine(request(PLAIN, records)))
+        examined(PLAIN, records)

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from kafkapy.delayed import Delayed
+from kafkapy.delayed import Delayed, Purgatory
 from kafkapy.testing.clock import ManualClock
 from kafkapy.testing.faults.gate import Gate
 
@@ -113,12 +113,14 @@ def test_answers_and_failures_wait_for_the_end_of_the_pause() -> None:
 def test_a_gated_answer_can_be_hurried() -> None:
     async def scenario() -> None:
         gate = _open(ManualClock())
-        waited_for: Delayed[Any] = Delayed()
-        waited_for.hurry = lambda: waited_for.set_result(None)
+        purgatory: Purgatory[str] = Purgatory(ManualClock())
+        waited_for: Delayed[Any] = purgatory.wait(["a"], lambda _: "now", 1000)
         answer = gate.gated(waited_for)
         assert isinstance(answer, Delayed)
+        assert answer.can_be_hurried
         answer.hurry()
-        assert await answer is None
+        assert await answer == "now"
+        assert not answer.can_be_hurried
 
     asyncio.run(scenario())
 
