@@ -12,14 +12,18 @@ REPLICA_NOT_AVAILABLE 9 (version 0: a replica is offline), LISTENER_NOT_FOUND 72
 6: the leader has no such listener).
 """
 
-from collections.abc import Awaitable, Collection, Iterable
+from collections.abc import Awaitable, Collection, Hashable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
 
+from kafkapy.config.broker_config import DynamicLayers
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import LeaderNotAvailableError, PolicyViolationError
-from kafkapy.metadata.image import BrokerInfo, MetadataImage, PartitionInfo, TopicImage
+from kafkapy.metadata.image import BrokerInfo, MetadataCache, MetadataImage, PartitionInfo, TopicImage
 from kafkapy.metadata.topic_rules import INTERNAL_TOPICS
 from kafkapy.protocol.errors import ErrorCode
+from kafkapy.protocol.message import Message
 from kafkapy.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -27,20 +31,30 @@ from kafkapy.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from kafkapy.protocol.primitives import decode, encode
+from kafkapy.server.dispatch.encoding import Filled, ResponseTemplate
 from kafkapy.server.dispatch.forms import REPEATED
 from kafkapy.server.handlers.shared.authorized_operations import cluster_operations, topic_operations
 from kafkapy.turns import OneByOne, Steps, in_turns
 from kafkapy.types import NO_LEADER
 
 if TYPE_CHECKING:
-    from kafkapy.server.dispatch.context import RequestContext
+    from kafkapy.server.dispatch.context import RequestContext, Services
 
 PARTITIONS_IN_A_STEP = 64
 """Rows that are built between two places to pause: some hundred microseconds."""
 TOPICS_AT_ONCE = 64
 """Topics of a request that is answered in one step, if they have few partitions."""
 
-Answer = MetadataResponse | Awaitable[MetadataResponse]
+MOST_KEPT: Final = 64
+"""Different answers that are kept until the metadata change: clients repeat few, of some kB each."""
+
+Answer = Message | Awaitable[MetadataResponse]
+
+_kept: Final[WeakKeyDictionary[MetadataCache, tuple[tuple[int, DynamicLayers], dict[Hashable, Filled]]]] = (
+    WeakKeyDictionary()
+)
+"""By the metadata of a broker, the generation of the image, the configuration, and the answers made of both."""
 
 
 def handle(context: "RequestContext", request: MetadataRequest) -> Answer | Steps[Answer]:
@@ -50,6 +64,17 @@ def handle(context: "RequestContext", request: MetadataRequest) -> Answer | Step
     names_all = _names_all(request, version)
     if len(image.topics if names_all else asked) > TOPICS_AT_ONCE:
         return _answer_many(context, request, image)
+    kept = _kept_answers(context.services)
+    key = (
+        version,
+        context.session.listener,
+        context.session.local_address,
+        None if names_all else tuple([topic.name for topic in asked]),
+        request.include_topic_authorized_operations,
+        request.include_cluster_authorized_operations,
+    )
+    if key in kept:
+        return kept[key]
     names = image.topics if names_all else {topic.name: None for topic in asked if topic.name is not None}
     found = [image.topics[name] for name in names if name in image.topics]
     if len(found) < len(names) or _are_many(found):
@@ -59,7 +84,22 @@ def handle(context: "RequestContext", request: MetadataRequest) -> Answer | Step
     if request.include_topic_authorized_operations:
         for topic in topics:
             topic.topic_authorized_operations = topic_operations(asked=True)
-    return _response(context, request, image, topics)
+    response = _response(context, request, image, topics)
+    if len(kept) < MOST_KEPT:
+        make = partial(decode, MetadataResponse, encode(response, version), version)
+        kept[key] = Filled(ResponseTemplate(make, "", version))
+    return response
+
+
+def _kept_answers(services: "Services") -> dict[Hashable, Filled]:
+    """Return the answers to small requests that are made of the present image and configuration."""
+    metadata = services.metadata
+    origin, answers = _kept.get(metadata, (None, {}))
+    present = metadata.generation, services.config.dynamic
+    if origin != present:
+        answers = {}
+        _kept[metadata] = present, answers
+    return answers
 
 
 PATTERN: Final = REPEATED
