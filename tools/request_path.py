@@ -1,11 +1,12 @@
-"""The files and functions of kafkapy that one request enters, from the arrival of its bytes to the reply.
+"""The files and functions of kafkapy that one request enters, from the arrival of its whole frame to the reply.
 
 `python -m tools.request_path create_topics` prints them in the order in which they are first entered, and the number of
 files; without a name it prints the numbers of all requests.
 
 A broker with its files on the disk runs in this process. The request is sent some times first, so that modules are
 loaded and caches are filled, and then once more on a connection of its own: it is decoded, since the connection has no
-earlier request of its kind. Compiled modules, such as the record scan, do not appear, nor does work after the reply.
+earlier request of its kind. Compiled modules, such as the record scan, do not appear, nor does work after the reply,
+nor the selector of the event loop, which serves all connections.
 """
 
 import argparse
@@ -59,8 +60,12 @@ RETRIABLE = frozenset(
         ErrorCode.CONCURRENT_TRANSACTIONS,
     )
 )
-LIMITS = {"produce": 18, "fetch": 18, "offset_commit": 24, "end_txn": 28, "create_topics": 77}
+LIMITS = {"produce": 23, "fetch": 23, "offset_commit": 36, "end_txn": 42, "create_topics": 74}
 """The most files that a request may enter."""
+ARRIVAL = "Connection.buffer_updated"
+"""The function that is called when bytes have arrived: a request of this program arrives in one piece."""
+SELECTOR = PACKAGE + "network/loop.py"
+"""The file of the event loop; it calls what sends the replies that leave together."""
 
 R = TypeVar("R", bound=Message)
 Entered = dict[str, list[str]]
@@ -75,8 +80,11 @@ class Recorder:
         self._is_on = False
 
     def __call__(self, frame: FrameType, event: str, _argument: object) -> None:
-        code = frame.f_code
-        if self._is_on and event == "call" and code.co_filename.startswith(PACKAGE):
+        code, caller = frame.f_code, frame.f_back
+        if not self._is_on or event != "call" or not code.co_filename.startswith(PACKAGE):
+            return
+        is_of_selector = code.co_filename == SELECTOR or (caller is not None and caller.f_code.co_filename == SELECTOR)
+        if (self.entered or code.co_qualname == ARRIVAL) and not is_of_selector:
             functions = self.entered.setdefault(code.co_filename.removeprefix(PACKAGE), [])
             if code.co_qualname not in functions:
                 functions.append(code.co_qualname)
@@ -107,6 +115,8 @@ class Connection:
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
+        self.member: JoinGroupResponse | None = None
+        """Of the group, once it has joined."""
 
     @classmethod
     async def open(cls, broker: BrokerServer) -> "Connection":
@@ -187,16 +197,19 @@ async def fetch(connection: Connection, number: int) -> tuple[Request, int]:
 
 
 async def offset_commit(connection: Connection, number: int) -> tuple[Request, int]:
-    group = f"{GROUP}-{number}"
-    await connection.ask(FindCoordinatorRequest(group, 0), 2)
-    strategy = JoinGroupRequestProtocol("range", b"")
-    join = JoinGroupRequest(group, 60_000, 60_000, protocol_type="consumer", protocols=[strategy])
-    joined = await connection.ask(join, 2)
-    assert isinstance(joined, JoinGroupResponse)
-    assignment = SyncGroupRequestAssignment(joined.member_id, b"")
-    await connection.ask(SyncGroupRequest(group, joined.generation_id, joined.member_id, assignments=[assignment]), 2)
+    member = connection.member
+    if member is None:
+        await connection.ask(FindCoordinatorRequest(GROUP, 0), 2)
+        strategy = JoinGroupRequestProtocol("range", b"")
+        join = JoinGroupRequest(GROUP, 60_000, 60_000, protocol_type="consumer", protocols=[strategy])
+        joined = await connection.ask(join, 2)
+        assert isinstance(joined, JoinGroupResponse)
+        member = connection.member = joined
+        assignment = SyncGroupRequestAssignment(member.member_id, b"")
+        sync = SyncGroupRequest(GROUP, member.generation_id, member.member_id, assignments=[assignment])
+        await connection.ask(sync, 2)
     topics = [OffsetCommitRequestTopic(TOPIC, [OffsetCommitRequestPartition(0, number)])]
-    return OffsetCommitRequest(group, joined.generation_id, joined.member_id, topics=topics), 7
+    return OffsetCommitRequest(GROUP, member.generation_id, member.member_id, topics=topics), 7
 
 
 async def end_txn(connection: Connection, _number: int) -> tuple[Request, int]:

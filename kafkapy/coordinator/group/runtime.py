@@ -1,6 +1,7 @@
 """The partitions of ``__consumer_offsets`` that this broker leads: the shared runtime with the writes of groups."""
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from kafkapy.clock import Clock
 from kafkapy.coordinator.group.calls import NO_PRODUCER, Producer
@@ -31,6 +32,8 @@ class GroupRuntime(Runtime[GroupShard]):
     ) -> None:
         super().__init__(settings.topic_settings(), clock, replica_manager, metadata, background)
         self.settings = settings
+        self.now_ms: Final = clock.now_ms
+        """Returns the time by the broker's clock."""
         self.writes_plain_commits = (
             settings.offset_value_version == OFFSET_VALUE_VERSION and not settings.topic_compression_codec
         )
@@ -80,10 +83,6 @@ class GroupRuntime(Runtime[GroupShard]):
             is_transactional=producer.producer_id != NO_PRODUCER_ID,
         )
         return bytearray(batch)
-
-    def now_ms(self) -> int:
-        """The time by the broker's clock."""
-        return self._clock.now_ms()
 
     def end_transaction(self, partition: int, producer_id: int, *, is_commit: bool) -> None:
         """End a producer's transaction after its marker was written: its offsets become visible, or are dropped.

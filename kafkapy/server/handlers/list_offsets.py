@@ -9,7 +9,7 @@ UNSUPPORTED_FOR_MESSAGE_FORMAT 43 (a format without timestamps), FENCED_LEADER_E
 """
 
 from collections.abc import Set as AbstractSet
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkapy.errors import BrokerError
@@ -17,6 +17,7 @@ from kafkapy.metadata.errors import InvalidRequestError, LeaderNotAvailableError
 from kafkapy.network.errors import RefusedError
 from kafkapy.protocol.constants import EARLIEST, LATEST
 from kafkapy.protocol.errors import ErrorCode
+from kafkapy.protocol.message import Message
 from kafkapy.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -28,12 +29,13 @@ from kafkapy.records.errors import RecordsError
 from kafkapy.replication.partition import Partition
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.server.dispatch.context import RequestContext, Services
+from kafkapy.server.dispatch.encoding import Filled, ResponseTemplate
 from kafkapy.server.dispatch.forms import REPEATED
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.segment import TimestampOffset
 from kafkapy.storage.log.time_search import BatchSearch, LongSearchError
 from kafkapy.turns import Steps, turns
-from kafkapy.types import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, READ_COMMITTED, TopicPartition
+from kafkapy.types import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, READ_COMMITTED, TopicPartition, topic_partition_of
 
 if TYPE_CHECKING:
     pass
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 CONSUMER: Final = -1
 _FIRST_VERSION_OF_OFFSET_NOT_AVAILABLE: Final = 5
 _FIRST_VERSION_WITH_EPOCH: Final = 4
+_KNOWN_ANSWERS: Final = 1024
 
 
 MOST_SEGMENT_STARTS: Final = 10_000_000
@@ -68,23 +71,38 @@ class _Asker(NamedTuple):
     """Those of the request's other partitions, if it has several."""
 
 
-def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse | Steps[ListOffsetsResponse]:
+def handle(context: RequestContext, request: ListOffsetsRequest) -> Message | Steps[Message]:
     """See the card; a request for an end of one partition, as most are, takes no steps."""
     topics = request.topics
     if len(topics) != 1 or len(topics[0].partitions) != 1 or topics[0].partitions[0].timestamp not in _ENDS:
         return _answer_many(context, request)
-    asker = _Asker(_NO_PARTITIONS, context.header.api_version, request.replica_id == CONSUMER, request.isolation_level)
+    version = context.header.api_version
+    asker = _Asker(_NO_PARTITIONS, version, request.replica_id == CONSUMER, request.isolation_level)
     (wanted,) = topics[0].partitions
-    topic_partition = TopicPartition(topics[0].name, wanted.partition_index)
+    topic_partition = topic_partition_of((topics[0].name, wanted.partition_index))
     answer = _answer(context.services.replica_manager, asker, topic_partition, wanted)
-    return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(topics[0].name, [answer])])
+    if version < _FIRST_VERSION_WITH_EPOCH:
+        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(topics[0].name, [answer])])
+    integers = answer.error_code, answer.timestamp, answer.offset, answer.leader_epoch
+    return Filled(_of_one_partition(version, topic_partition), integers)
+
+
+@lru_cache(maxsize=_KNOWN_ANSWERS)
+def _of_one_partition(version: int, topic_partition: TopicPartition) -> ResponseTemplate:
+    topic, index = topic_partition
+
+    def make(error_code: int, timestamp: int, offset: int, leader_epoch: int) -> ListOffsetsResponse:
+        row = ListOffsetsPartitionResponse(index, error_code, [], timestamp, offset, leader_epoch)
+        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(topic, [row])])
+
+    return ResponseTemplate(make, "hqqi", version)
 
 
 PATTERN: Final = REPEATED
 """Monitors request the same ends again and again."""
 
 
-def _answer_many(context: RequestContext, request: ListOffsetsRequest) -> Steps[ListOffsetsResponse]:
+def _answer_many(context: RequestContext, request: ListOffsetsRequest) -> Steps[Message]:
     """A step is a partition."""
     repeated = yield from _repeated(request)
     asker = _Asker(

@@ -294,14 +294,7 @@ class Log:
         raise ``LargeBatchError`` too, if the log has grown in the meantime. ``UnrecalledBatchError`` is raised for a
         client's batch whose sequence seems to be out of order, if its producer's last batches are not looked up yet.
         """
-        if isinstance(records, ValidatedBatch):
-            usual = usual_own_batch(records, self.policy)
-            if usual is not None:
-                return self._append_usual(records.buffer, usual, leader_epoch)
-            valid = validate_own(records, self.policy, self.storage.clock.now_ms, self.log_end_offset)
-        elif isinstance(records, CheckedBatch):
-            valid = at_offset(records, self.log_end_offset)
-        else:
+        if not isinstance(records, tuple):
             now_ms = self.storage.clock.now_ms()
             usual = usual_batch(records, self.policy, now_ms) if from_client else None
             if usual is None:
@@ -313,6 +306,13 @@ class Log:
                 return self._append_usual(records, usual, leader_epoch)
             else:
                 valid = as_validated(records, usual)
+        elif isinstance(records, CheckedBatch):
+            valid = at_offset(records, self.log_end_offset)
+        else:
+            usual = usual_own_batch(records, self.policy)
+            if usual is not None:
+                return self._append_usual(records.buffer, usual, leader_epoch)
+            valid = validate_own(records, self.policy, self.storage.clock.now_ms, self.log_end_offset)
         return self._append_valid(valid, leader_epoch, from_client=from_client)
 
     def _append_usual(self, records: memoryview | bytearray, usual: UsualBatch, leader_epoch: int) -> AppendResult:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kafkapy.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
@@ -14,6 +14,7 @@ from kafkapy.protocol.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 from kafkapy.protocol.primitives import decode, encode
+from kafkapy.server.dispatch.encoding import Filled
 from kafkapy.server.handlers import metadata
 from kafkapy.turns import finish
 from tests.controller.harness import FakeBroker, cluster
@@ -89,5 +90,43 @@ def test_topics_are_not_created_without_permission() -> None:
             request = MetadataRequest(topics=[MetadataRequestTopic(name="t"), MetadataRequestTopic(name=None)])
             answer: Any = result_of(metadata.handle(context_of(started.controller, 9), request))
             assert [(topic.name, topic.error_code) for topic in answer.topics] == [("t", 3)]
+
+    asyncio.run(main())
+
+
+def test_an_answer_is_kept_until_the_metadata_or_the_configuration_change() -> None:
+    async def main() -> None:
+        async with cluster(1) as started:
+            broker = started.controller
+            _picture(broker)
+            context = context_of(broker, 8)
+            request = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+            first = result_of(metadata.handle(context, request))
+            kept = metadata.handle(context, request)
+            assert isinstance(kept, Filled)
+            assert metadata.handle(context, request) is kept
+            assert kept.decoded() == decode(MetadataResponse, encode(first, 8), 8)
+            _picture(broker)
+            assert metadata.handle(context, request) is not kept
+            kept = metadata.handle(context, request)
+            context.services.config.update_dynamic(per_broker={"advertised.listeners": "PLAINTEXT://elsewhere:1"})
+            assert metadata.handle(context, request) is not kept
+
+    asyncio.run(main())
+
+
+def test_few_different_answers_are_kept() -> None:
+    async def main() -> None:
+        async with cluster(1) as started:
+            broker = started.controller
+            _picture(broker)
+            context = context_of(broker, 8)
+            for repeats in range(1, metadata.MOST_KEPT):
+                names = [MetadataRequestTopic(name="t")] * (repeats % metadata.TOPICS_AT_ONCE + 1)
+                metadata.handle(context, MetadataRequest(topics=names))
+            metadata.handle(context, MetadataRequest(topics=None))
+            more = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+            assert isinstance(metadata.handle(context, more), MetadataResponse)
+            assert isinstance(metadata.handle(context, more), MetadataResponse)
 
     asyncio.run(main())
