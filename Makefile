@@ -38,6 +38,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
+# Most of the compatibility suite waits: for JVMs that start, sessions that end, brokers that come back.
+COMPAT_WORKERS ?= 4
 # Where it is set, each of the thousand brokers that tests start would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 ARGUMENTS ?=
@@ -196,7 +198,7 @@ COMPAT := $(BIN)/pytest compat_tests -m "not long" --target kafka-2.7.2 --target
 # Its summary line closes the output of `make test`. Other people's clients and brokers have time-outs of their own that
 # a busy machine can trip: what failed runs once more, by itself, and counts as it ends then.
 compat: setup archives
-	@$(COMPAT) -n $(WORKERS) || { \
+	@$(COMPAT) -n $(COMPAT_WORKERS) || { \
 		code=$$?; test $$code -eq 1 || exit $$code; \
 		echo "--- what failed, once more, by itself ---"; $(COMPAT) --last-failed --last-failed-no-failures none; }
 
