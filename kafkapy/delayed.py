@@ -18,7 +18,7 @@ Key = TypeVar("Key", bound=Hashable)
 class Delayed(asyncio.Future[T]):
     """A future that can be hurried: ``hurry`` ends the waiting now, with the result that is possible then.
 
-    It ends the waiting by itself when it is cancelled. (A callback would cost 3 µs at each end of a waiting.)
+    Cancelling the future ends the waiting. (A callback for it would cost 3 µs at each end of a waiting.)
     """
 
     held_size = 0
@@ -54,7 +54,7 @@ class Delayed(asyncio.Future[T]):
         """A future of the result of ``task``, ``hurry`` is that of ``waited_for``; cancelling it cancels the task."""
         future = cls()
         if isinstance(waited_for, Delayed):
-            future.waited_for = waited_for
+            future.waited_for, future.held_size = waited_for, waited_for.held_size
 
         def pass_on(_: object) -> None:
             if future.done() or task.cancelled():

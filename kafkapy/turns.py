@@ -4,8 +4,7 @@ Three kinds of work may take longer than a slice, and all of them wait in the on
 
 - a handler that is a generator: each ``yield`` is a place where it may be paused, its return value is the response;
 - a coroutine that goes through a long list with ``async for … in OneByOne(…)``, or calls ``await pause()`` between two
-  elements. One that an event has resumed may ``begin`` a slice first, as a request does: then short work does not go
-  to the queue;
+  elements. After an event it may ``begin`` a new slice, so that short work is not queued;
 - a connection that sends many requests without waiting for the responses.
 
 Each iteration of the event loop takes at most one entry from the queue and gives it ``SLICE_S``. The delay of a small

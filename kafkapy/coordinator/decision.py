@@ -25,7 +25,7 @@ R = TypeVar("R")
 class Decision(ABC, Generic[R]):
     """The records that follow from a request or a time-out, and the response once the log has them.
 
-    ``waits_for_replicas`` is false for records that are written again if they are lost with this broker.
+    ``waits_for_replicas`` is false if losing the records does no harm, since they would be written again.
     """
 
     __slots__ = ("topic_partition", "batch", "response")

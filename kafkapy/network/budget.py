@@ -7,9 +7,9 @@
 - Responses above ``SMALL_FRAME_SIZE`` that a client has not read yet: they count, and while the budget is used up no
   request whose response may be large is served (``server/dispatch/``). Records that are sent from files don't count,
   bytes that occur in a response several times count once.
-- Decoded requests share the second budget: the values of a request with more than ``INLINE_SLOTS``
-  (``server/dispatch/``), and the partitions of a fetch whose session has many, count with the responses until the
-  request is answered (``RequestMemory``).
+- Decoded requests share the second budget until they are answered (``RequestMemory``): a request of more than
+  ``INLINE_SLOTS`` values counts with 100 bytes for each of them (``server/dispatch/``). A fetch of more than 100
+  partitions that waits for records counts with 1,000 bytes for each of them.
 
 Smaller frames and responses live in buffers that every connection has, and are not counted.
 

@@ -12,7 +12,8 @@ caller (``connection.py``, or a test) hands in the bytes that arrived, takes req
     QUEUED    the connection's slice of time is over; it waits for its turn (``kafkapy/turns.py``)
     CLOSED    nothing is taken any more
 
-Several may hold at once. Requests may arrive in any state; they are kept, and looked at only when ``busy`` is 0.
+Several may hold at once. Requests may arrive in any state; they are kept, and taken only when ``busy`` is 0, or when
+``may_overtake`` holds.
 
 **Order of events** for each request:
 
@@ -23,8 +24,8 @@ Several may hold at once. Requests may arrive in any state; they are kept, and l
    (it comes later) and ``refuse`` (the bytes can't be answered, and the connection ends).
 4. When the awaited event has happened, in any order, the caller calls ``arrived``; then it calls ``end_wait`` with the
    response, ``fail_wait`` with an error, or ``wait_on`` with the next event.
-5. The core returns what to send now, in the order of the requests: a response stays here until those before it are
-   sent, and a small one may also stay while more requests have arrived; ``take_replies`` returns these.
+5. The core returns what to send now, in the order of the requests. A response waits here for those before it. Small
+   ones may also wait for further requests that have arrived; ``take_replies`` returns them.
 
 **Laws.**
 

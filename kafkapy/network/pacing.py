@@ -21,7 +21,7 @@ replies. With 20 requests in a pipeline ApiVersions takes 10.3 instead of 16.5 Â
 42 Âµs, and the client has all replies in half the time or less (two shared processors, medians of 5 turns)."""
 
 FEW: Final = 3
-"""Sockets that have to be ready together before replies wait for each other: one or two are better served at once."""
+"""Replies wait for each other only if so many sockets are ready: one or two are better served at once."""
 
 MOST: Final = 64
 """Connections whose replies wait for each other: some milliseconds of small requests."""

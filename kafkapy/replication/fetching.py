@@ -43,9 +43,9 @@ CHUNK_SIZE: Final = 50
 """Partitions that are read, or registered, in one step: some hundred microseconds."""
 
 MANY: Final = 100
-"""Partitions of a fetch that takes no memory worth counting while it waits."""
+"""A waiting fetch of up to so many partitions is not charged to the memory budget."""
 WAITING_PARTITION_SIZE: Final = 1_000
-"""Bytes that a partition of a waiting fetch of more counts as."""
+"""Bytes that are charged for each partition of a larger one."""
 
 _position_of: Final = maker(LogPosition)
 
@@ -320,9 +320,9 @@ class _PendingFetch:
     """The bytes that count towards ``min_bytes`` of a fetch that found too few of them, by Apache Kafka's rules.
 
     For each partition the bytes between the fetch offset and the end that this client may read count, up to the
-    partition's ``max_bytes``; the response's ``max_bytes`` does not matter here. They count as enough, however few they
-    are, when that end is in another segment than the fetch offset was when the fetch began: one answer holds bytes of
-    one segment only, so waiting would add nothing to it. Nothing is read for this but the position of the end.
+    partition's ``max_bytes``; the response's ``max_bytes`` does not matter here. If that end is in another segment than
+    the fetch offset was when the fetch began, the fetch is answered at once: an answer holds bytes of one segment only,
+    so waiting would add nothing to it. Nothing is read for this but the position of the end.
     """
 
     __slots__ = ("wishes", "replicas", "limits", "_starts", "_counts", "_total")

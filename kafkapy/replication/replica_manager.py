@@ -551,9 +551,8 @@ class ReplicaManager:
     ) -> "AppendResult | asyncio.Future[AppendResult]":
         """Append a coordinator's batch: the result if it is acknowledged at once, else a future of it.
 
-        An append that is acknowledged at once gets a future too while earlier ones are not answered: those that were
-        acknowledged before it must be answered before it, so that a coordinator replays a transaction's commits before
-        the marker.
+        Futures are answered in the order of the appends, so that a coordinator replays a transaction's commits before
+        the marker. So an append behind an unanswered one gets a future even if it is acknowledged.
 
         With other ``required_acks`` than -1 only this broker must have it, and on the disk if the append is owed.
         Raises what ``append`` and ``Partition.is_acknowledged`` do; the future fails with the latter, or with

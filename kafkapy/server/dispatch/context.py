@@ -78,7 +78,7 @@ class RequestContext:
     def __init__(self, services: Services, header: "RequestHeader", session: Session) -> None:
         self.services = services
         self.header = header
-        """Of this request, or of an earlier one that differs in the correlation id: handlers do not need that."""
+        """Its correlation id may be that of an earlier request of the connection: do not use it."""
         self.session = session
         self._refusals = 0
 

@@ -3,7 +3,8 @@
 1. **Obtain** the request: a form of the connection gives it back (``forms.py``), or its header is read, its ``Route``
    found, and its body decoded. ApiVersions in an unknown version is answered in version 0 with UNSUPPORTED_VERSION and
    the versions of ApiVersions (KIP-511); any other unknown key or version ends the connection.
-2. **Admit** it: within the limits below, and when the metadata that it depends on are there.
+2. **Admit** it: it waits for the limits below, and for the metadata that it depends on, before it is decoded; a rule
+   about who may send what belongs into ``routes.admit_and_handle``, which has the decoded request.
 3. **Handle** it: the API's handler returns the response now, later, or in steps (``result.py``).
 4. **Encode** the response (``encoding.py``).
 
@@ -14,9 +15,9 @@ The event loop serves all connections, so no request may block it for long:
   bytes;
 - a handler with much to do is a generator and runs in slices (``kafkapy/turns.py``);
 - at most ``LARGE_AT_ONCE`` large requests are decoded and handled, and large responses encoded, at a time. The others
-  wait as undecoded frames, after their first slice, or as responses that share their bytes with the broker's state.
-  They also wait while unread responses and decoded, unanswered requests use up their memory budget
-  (``network/budget.py``). So the memory for messages does not grow with the number of connections.
+  wait: large requests undecoded, long work after its first slice, large responses not yet encoded. They also wait while
+  unread responses and decoded, unanswered requests use up their memory budget (``network/budget.py``). So the memory
+  for large messages does not grow with the number of connections.
 """
 
 import asyncio

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from kafkapy.network.errors import UnencodableResponseError
-from kafkapy.protocol.headers import RequestHeader
+from kafkapy.protocol.headers import RequestHeader, response_header_version
 from kafkapy.protocol.message import Message, ProtocolError, Records
 from kafkapy.protocol.primitives import decode
 from kafkapy.protocol.primitives import encode as encode_message
@@ -47,8 +47,8 @@ def encode(
 class ResponseTemplate:
     """Responses of one version that differ in some integers only.
 
-    ``make`` makes the response that has these integers, whose formats are the letters of ``formats`` in ``struct``, in
-    the order in which they are written: next to each other.
+    ``make(*integers)`` makes such a response. ``formats`` has the letter of ``struct`` for each of the integers, in the
+    order in which they are written; no other field may be between them.
     """
 
     __slots__ = ("make", "size", "before", "behind", "pack")
@@ -148,8 +148,9 @@ def _varint(number: int) -> bytearray:
 
 def _frame_of(message: Message, version: int, number: int) -> bytes:
     """The frame of a response in which ``number`` stands for its size and its correlation id."""
-    is_flexible = version >= message.FLEXIBLE_FROM  # type: ignore[attr-defined]  # responses have it
-    return SIZE_AND_CORRELATION_ID.pack(number, number) + bytes(is_flexible) + encode_message(message, version)
+    key: int = message.API_KEY  # type: ignore[attr-defined]  # responses have it
+    header = SIZE_AND_CORRELATION_ID.pack(number, number) + bytes(response_header_version(key, version))
+    return header + encode_message(message, version)
 
 
 class EncodedParts(Message):

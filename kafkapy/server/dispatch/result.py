@@ -27,4 +27,4 @@ Handler = Callable[["RequestContext", Request], Result | Steps[Result]]
 """The ``handle`` of a handler's module."""
 
 Handle = Callable[["RequestContext", Request], Result]
-"""A handler whose steps are run by the one who wraps it."""
+"""A handler that returns no steps: its wrapper has run them."""

@@ -99,7 +99,7 @@ _KNOWN_TOPICS: Final = 1024
 MOST_NAMED_FAILURES: Final = 10
 
 IS_PIPELINED: Final = True
-"""See ``dispatch.Route``: the records are in the log when the handler returns, so the next ones come behind them."""
+"""See ``dispatch/routes.py``: the records are in the log when the handler returns, the next ones come behind them."""
 
 _Row = tuple[int, int, int, int, int] | tuple[int, int, int, int, int, list[BatchIndexAndErrorMessage], str]
 """The arguments of a ``PartitionProduceResponse``; with texts only if records were rejected."""
