@@ -144,7 +144,7 @@ class Dispatcher:
         context = RequestContext(self.services, header, session)
         result = admit_and_handle(route, context, request)
         if route.pattern is not None and values <= MOST_VALUES and reader.position == reader.end:
-            form_for(session.forms, api, header).learn(route.pattern, context, request, frame, body_place)
+            form_for(session.forms, api).learn(route.pattern, context, request, frame, body_place)
         return self._reply(route, header, result, is_small=values <= OVERTAKEN_SLOTS)
 
     def _begin_large(

@@ -9,9 +9,9 @@ module declares with its ``PATTERN`` which fields vary. The form knows the place
 bytes with those of the request that it was made of, and makes the request with the values that it finds. A request
 that differs elsewhere is decoded.
 
-A form is made of the second request that a connection sends of an API and version. If requests do not match, it is made
-anew, from the eighth, sixteenth, … of them: a client whose requests vary elsewhere seldom causes the cost of a new
-form.
+A form is made of the second request that a connection sends of an API and version. It is made again after 8 requests
+that do not match it, then after 32, 128, … of them: making a form takes longer than decoding, and a client whose
+requests differ in other fields causes it seldom.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ MOST_VALUES: Final = 256
 MOST_FORMS: Final = 6
 """Forms that a connection may keep, one for each API and version; another one replaces the oldest."""
 MOST_MISSES: Final = 4096
-"""Requests that miss a form before it is made anew, at most."""
+"""The most requests that do not match a form before it is made again."""
 
 RECORDS: Final = "R"
 """The format of records, with their size, at the end of a request."""
@@ -61,9 +61,10 @@ class RequestForm:
 
     __slots__ = ("header", "_misses", "_patience", "_vary", "_unpack", "_size", "_constant", "_has_records")
 
-    def __init__(self, header: RequestHeader) -> None:
-        self.header = header
-        """The header of its requests, but for the correlation id."""
+    header: RequestHeader
+    """The header of its requests, but for the correlation id; a form that is not made has none."""
+
+    def __init__(self) -> None:
         self._misses = 0
         self._patience = 2
         self._unmake()
@@ -132,13 +133,13 @@ class RequestForm:
         self._constant, self._unpack, self._size = tuple(constant), layout.unpack_from, FIRST_FIELDS.size + layout.size
 
 
-def form_for(forms: dict[int, RequestForm], api: int, header: RequestHeader) -> RequestForm:
+def form_for(forms: dict[int, RequestForm], api: int) -> RequestForm:
     """Return the connection's form of an API and version, as ``FIRST_FIELDS`` has them, which may not be made yet."""
     form = forms.get(api)
     if form is None:
         if len(forms) >= MOST_FORMS:
             del forms[next(iter(forms))]
-        form = forms[api] = RequestForm(header)
+        form = forms[api] = RequestForm()
     return form
 
 
