@@ -244,9 +244,12 @@ class BrokerConfig:
 
     def __getitem__(self, name: str) -> Value:
         found = self._found
-        if name not in found:
-            found[name] = self._look_up(name)
-        return found[name]
+        if name in found:
+            return found[name]
+        value = self._look_up(name)
+        if name in KNOWN_KEYS:  # clients may ask for a key of any listener: there is no end of such names
+            found[name] = value
+        return value
 
     def _look_up(self, name: str) -> Value:
         dynamic = self.dynamic

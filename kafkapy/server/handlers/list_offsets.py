@@ -10,7 +10,7 @@ UNSUPPORTED_FOR_MESSAGE_FORMAT 43 (a format without timestamps), FENCED_LEADER_E
 
 from collections.abc import Set as AbstractSet
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import InvalidRequestError, LeaderNotAvailableError, OffsetNotAvailableError
@@ -37,15 +37,10 @@ from kafkapy.storage.log.time_search import BatchSearch, LongSearchError
 from kafkapy.turns import Steps, turns
 from kafkapy.types import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, READ_COMMITTED, TopicPartition, topic_partition_of
 
-if TYPE_CHECKING:
-    pass
-
 CONSUMER: Final = -1
 _FIRST_VERSION_OF_OFFSET_NOT_AVAILABLE: Final = 5
 _FIRST_VERSION_WITH_EPOCH: Final = 4
 _KNOWN_ANSWERS: Final = 1024
-
-
 MOST_SEGMENT_STARTS: Final = 10_000_000
 """Offsets in a response of version 0, of 8 bytes each."""
 _ENDS: Final = (EARLIEST, LATEST)
@@ -81,21 +76,22 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> Message | St
     (wanted,) = topics[0].partitions
     topic_partition = topic_partition_of((topics[0].name, wanted.partition_index))
     answer = _answer(context.services.replica_manager, asker, topic_partition, wanted)
-    if version < _FIRST_VERSION_WITH_EPOCH:
+    if version < _FIRST_VERSION_WITH_EPOCH or answer.error_code:  # an unknown topic's name may be long
         return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(topics[0].name, [answer])])
-    integers = answer.error_code, answer.timestamp, answer.offset, answer.leader_epoch
+    integers = answer.timestamp, answer.offset, answer.leader_epoch
     return Filled(_of_one_partition(version, topic_partition), integers)
 
 
 @lru_cache(maxsize=_KNOWN_ANSWERS)
 def _of_one_partition(version: int, topic_partition: TopicPartition) -> ResponseTemplate:
+    """The answer for a partition that exists, without an error."""
     topic, index = topic_partition
 
-    def make(error_code: int, timestamp: int, offset: int, leader_epoch: int) -> ListOffsetsResponse:
-        row = ListOffsetsPartitionResponse(index, error_code, [], timestamp, offset, leader_epoch)
+    def make(timestamp: int, offset: int, leader_epoch: int) -> ListOffsetsResponse:
+        row = ListOffsetsPartitionResponse(index, 0, [], timestamp, offset, leader_epoch)
         return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(topic, [row])])
 
-    return ResponseTemplate(make, "hqqi", version)
+    return ResponseTemplate(make, "qqi", version)
 
 
 PATTERN: Final = REPEATED

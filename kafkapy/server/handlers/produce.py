@@ -310,7 +310,7 @@ class _Appends:
         rows, version = self.rows, self.context.header.api_version
         if len(rows) == 1 and version >= FIRST_VERSION_WITH_LOG_START:  # as nearly all of a producer's requests
             ((topic, row),) = rows
-            if len(row) == _PLAIN_LENGTH:
+            if len(row) == _PLAIN_LENGTH and not row[1]:  # an unknown topic's name may be long: no template keeps it
                 return Filled(_of_one_partition(version, topic), row)
         topics: dict[str, list[PartitionProduceResponse]] = {}
         for topic, row in rows:

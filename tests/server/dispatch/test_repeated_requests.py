@@ -12,6 +12,7 @@ import pytest
 
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.api_keys import ApiKey
+from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.delete_topics import DeleteTopicsRequest
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkapy.protocol.messages.heartbeat import HeartbeatRequest
@@ -33,6 +34,7 @@ from kafkapy.protocol.messages.offset_fetch import OffsetFetchRequest
 from kafkapy.protocol.messages.sync_group import SyncGroupRequest
 from kafkapy.replication.partition import RemoteReplica
 from kafkapy.server.dispatch import forms as request_forms
+from kafkapy.server.dispatch.encoding import ResponseTemplate
 from kafkapy.server.lifecycle.broker import BrokerServer
 from kafkapy.types import TopicPartition
 from tests.server.harness import (
@@ -345,6 +347,28 @@ def test_what_a_connection_keeps_is_bounded(tmp_path: Path) -> None:
             assert len({len(await raw(client, frame(large, 8))) for _ in range(3)}) == 1
             client.send(struct.pack(">ihh", 4, 3, 8))  # a frame too short for a header
             assert await client.is_closed()
+
+    run(scenario())
+
+
+def test_errors_for_names_that_no_topic_has_leave_no_template(tmp_path: Path) -> None:
+    """Such names may be 32 kB long: kept in a template each, they would fill the memory."""
+
+    def templates() -> int:
+        return sum(isinstance(each, ResponseTemplate) for each in gc.get_objects())
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            before = templates()
+            for number in range(10):
+                long = f"{number}" + "n" * 30_000
+                answer: Any = await client.ask(produce_request(long, batch(b"v")), 8)
+                assert answer.responses[0].partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                ends = ListOffsetsRequest(-1, 0, [ListOffsetsTopic(long, [ListOffsetsPartition(0, -1, -1)])])
+                answer = await client.ask(ends, 5)
+                assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert templates() == before
 
     run(scenario())
 
