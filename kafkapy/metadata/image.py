@@ -99,7 +99,7 @@ class MetadataCache:
     def __init__(self, cluster_id: str | None = None) -> None:
         self.image = MetadataImage(cluster_id)
         self.derived: dict[Hashable, object] = {}
-        """What was derived from ``image``, by what it was made for; emptied when the image changes."""
+        """Values derived from ``image``, each by the key of its use; emptied when the image changes."""
         self.is_whole = False
         """Whether the image has all partitions that existed when this broker registered, and live brokers."""
         self.has_been_whole = False

@@ -7,6 +7,7 @@ steps is an ``EncodedParts``.
 
 import struct
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from kafkapy.network.errors import UnencodableResponseError
@@ -68,6 +69,17 @@ class ResponseTemplate:
         layout = struct.Struct(f">ii{len(self.before)}s{formats}{len(self.behind)}s")
         self.size = layout.size - SIZE_SIZE
         self.pack = layout.pack
+
+
+class ConstantTemplate(ResponseTemplate):
+    """One response without integers that vary, encoded once."""
+
+    __slots__ = ()
+
+    def __init__(self, message: Message, version: int) -> None:
+        content = encode_message(message, version)
+        self.make = partial(decode, type(message), content, version)
+        self._lay_out([b"", b"", bytes(_tags_size(message, version)) + content], "")
 
 
 class Filled(Message):
@@ -148,9 +160,14 @@ def _varint(number: int) -> bytearray:
 
 def _frame_of(message: Message, version: int, number: int) -> bytes:
     """The frame of a response in which ``number`` stands for its size and its correlation id."""
-    key: int = message.API_KEY  # type: ignore[attr-defined]  # responses have it
-    header = SIZE_AND_CORRELATION_ID.pack(number, number) + bytes(response_header_version(key, version))
+    header = SIZE_AND_CORRELATION_ID.pack(number, number) + bytes(_tags_size(message, version))
     return header + encode_message(message, version)
+
+
+def _tags_size(message: Message, version: int) -> int:
+    """Bytes of a response header's tagged fields, of which there are none: 1 for their count in a flexible header."""
+    key: int = message.API_KEY  # type: ignore[attr-defined]  # responses have it
+    return response_header_version(key, version)
 
 
 class EncodedParts(Message):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from kafkapy.server.dispatch.encoding import Filled, ResponseTemplate
+from kafkapy.server.dispatch.encoding import ConstantTemplate, Filled
 from kafkapy.server.dispatch.forms import REPEATED
 from kafkapy.server.handlers.shared.older_versions import refuses_static_member
 
@@ -37,4 +37,4 @@ def handle(context: "RequestContext", request: HeartbeatRequest) -> Filled:
 
 @lru_cache(maxsize=_KNOWN_ANSWERS)
 def _answer(version: int, error_code: int) -> Filled:
-    return Filled(ResponseTemplate(lambda: HeartbeatResponse(error_code=error_code), "", version))
+    return Filled(ConstantTemplate(HeartbeatResponse(error_code=error_code), version))

@@ -13,8 +13,6 @@ REPLICA_NOT_AVAILABLE 9 (version 0: a replica is offline), LISTENER_NOT_FOUND 72
 """
 
 from collections.abc import Awaitable, Collection, Iterable
-from copy import deepcopy
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.errors import BrokerError
@@ -30,7 +28,7 @@ from kafkapy.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from kafkapy.server.dispatch.encoding import Filled, ResponseTemplate
+from kafkapy.server.dispatch.encoding import ConstantTemplate, Filled
 from kafkapy.server.dispatch.forms import REPEATED
 from kafkapy.server.handlers.shared.authorized_operations import cluster_operations, topic_operations
 from kafkapy.turns import OneByOne, Steps, in_turns
@@ -72,7 +70,7 @@ def handle(context: "RequestContext", request: MetadataRequest) -> Answer | Step
         topic.topic_authorized_operations = topic_operations(asked=request.include_topic_authorized_operations)
     answer = _response(context, request, image, topics)
     if len(derived) < MOST_KEPT_ANSWERS:
-        derived[key] = Filled(ResponseTemplate(partial(deepcopy, answer), "", version))
+        derived[key] = Filled(ConstantTemplate(answer, version))
     return answer
 
 

@@ -29,7 +29,7 @@ from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from kafkapy.server.dispatch.encoding import Filled, ResponseTemplate
+from kafkapy.server.dispatch.encoding import ConstantTemplate, Filled
 from kafkapy.server.dispatch.forms import Pattern, Vary
 from kafkapy.server.handlers.shared.commits import COMMITS_IN_A_STEP, is_large, parts_of, split_by_existence
 from kafkapy.server.handlers.shared.older_versions import TREE_VERSION, refuses_static_member
@@ -203,7 +203,7 @@ def _answered(version: int, errors: dict[TopicPartition, int]) -> Message:
 @lru_cache(maxsize=_KNOWN_ANSWERS)
 def _without_errors(version: int, partitions: tuple[TopicPartition, ...]) -> Filled:
     """The answer without errors; it is cached, since a group commits the same partitions again and again."""
-    return Filled(ResponseTemplate(lambda: _build(dict.fromkeys(partitions, 0)), "", version))
+    return Filled(ConstantTemplate(_build(dict.fromkeys(partitions, 0)), version))
 
 
 def _build(errors: dict[TopicPartition, int]) -> OffsetCommitResponse:

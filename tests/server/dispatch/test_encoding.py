@@ -17,7 +17,14 @@ from kafkapy.protocol.messages.offset_commit import (
 from kafkapy.protocol.primitives import UnsupportedVersion, encode
 from kafkapy.protocol.writer import Writer
 from kafkapy.server.dispatch.context import RequestContext, Services
-from kafkapy.server.dispatch.encoding import EncodedParts, Filled, FilledWithRecords, RecordsTemplate, ResponseTemplate
+from kafkapy.server.dispatch.encoding import (
+    ConstantTemplate,
+    EncodedParts,
+    Filled,
+    FilledWithRecords,
+    RecordsTemplate,
+    ResponseTemplate,
+)
 from kafkapy.server.dispatch.encoding import encode as encode_frame
 from kafkapy.server.dispatch.interception import Hooks, decoded_handler
 from kafkapy.server.dispatch.result import Handle, Result
@@ -25,7 +32,7 @@ from tests.server.harness import Client, run, running_broker
 
 
 def heartbeat(error_code: int = 0, version: int = 0) -> Filled:
-    return Filled(ResponseTemplate(lambda: HeartbeatResponse(error_code=error_code), "", version))
+    return Filled(ConstantTemplate(HeartbeatResponse(error_code=error_code), version))
 
 
 @pytest.mark.parametrize("version", [0, 1, 4])
@@ -43,6 +50,17 @@ def test_a_filled_template_is_encoded_and_decoded_as_its_message(version: int) -
         assert first == message
         first.error_code = 99  # type: ignore[attr-defined]  # a heartbeat's
         assert second == filled.decoded() == message
+
+
+@pytest.mark.parametrize("version", [0, 1, 4])
+def test_a_constant_response_is_encoded_and_decoded_as_its_message(version: int) -> None:
+    header, message = RequestHeader(HeartbeatResponse.API_KEY, version, -77, None), HeartbeatResponse(0, 27)
+    constant = heartbeat(27, version)
+    assert encode_frame(header, version == 4, constant) == encode_frame(header, version == 4, message)
+    decoded: Any = constant.decoded()
+    assert decoded == message
+    decoded.error_code = 99
+    assert constant.decoded() == message
 
 
 @pytest.mark.parametrize("version", [4, 11, 12])
