@@ -105,13 +105,7 @@ class TracingDispatcher(Dispatcher):
         exchange = self._taken()
         if exchange is None:
             return reply
-        if isinstance(reply, Waiting):
-            self._waiting[reply.future] = exchange
-            reply.future.add_done_callback(self._given_up)
-        elif reply is None:
-            self._show_none(exchange, NONE_WANTED)
-        else:
-            self._show_response(exchange, reply)
+        self._show_reply(exchange, reply)
         return reply
 
     def answer(self, waiting: Waiting[Route]) -> Reply:
@@ -129,6 +123,11 @@ class TracingDispatcher(Dispatcher):
         response = waiting.future.result()
         if isinstance(response, Message):
             exchange.response = response
+        self._show_reply(exchange, reply)
+        return reply
+
+    def _show_reply(self, exchange: Exchange, reply: Reply) -> None:
+        """Show the reply, or note the exchange until it is there."""
         if isinstance(reply, Waiting):
             self._waiting[reply.future] = exchange
             reply.future.add_done_callback(self._given_up)
@@ -136,7 +135,6 @@ class TracingDispatcher(Dispatcher):
             self._show_none(exchange, NONE_WANTED)
         else:
             self._show_response(exchange, reply)
-        return reply
 
     def dropped(self, waiting: Waiting[Route]) -> None:
         """See ``Dispatcher.dropped``."""

@@ -196,8 +196,7 @@ class Dispatcher:
         """
         if isinstance(result, GeneratorType):
             steps: Steps[Result] = result
-            settled = self._turns.run(steps, self._other_slices)
-            result = settled
+            result = self._turns.run(steps, self._other_slices)
         if isinstance(result, Message):
             return self._encoded(route, header, result)
         if result is None:
