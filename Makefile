@@ -1,5 +1,5 @@
 # make run     the main job: a broker, real flights, a PySpark pipeline, its result under out/
-# make spark NAME=warehouse  one of the pipelines of spark_examples/README.md
+# make spark   the list of the Spark pipelines, with the minutes that they take; make spark NAME=warehouse runs one
 # make test    everything: checks, all tests with their coverage gates, compatibility with stock clients and Spark
 # make compat-cluster  the clients' scenarios on three brokers, the long ones too; leaders, coordinators and controllers are
 #              killed in some (CLUSTER=kafka-2.7.2-cluster: the same on Apache Kafka)
@@ -21,6 +21,8 @@
 # make kill-all  the same cluster, all brokers killed at once 30 times, started on busy processors while one of them is stopped or
 #              loses its session: workers in librdkafka and Java copy each record once, every coordinator is where Kafka's formula
 #              says (ALL_KILLS=100; ARGUMENTS="--seed 7")
+# make spark-kills  Spark, a broker, or both killed 20 times in micro-batches that form sessions: each session exactly once
+#              (SPARK_KILLS=5; ARGUMENTS="--target kafkapy-cluster --seed 7", or --target kafka-2.7.2, kafka-4.4.0)
 # make soak    three brokers under steady load, three hours: memory, descriptors and latencies stay flat (MINUTES=30)
 # make compat-long  100,000 requests of every API, drawn by a seed that is printed, the same to Apache Kafka 2.7.2 and kafkapy:
 #              the same answers, field by field (REQUESTS=5000; ARGUMENTS="--seed 7 --minutes 30", or --replay FILE)
@@ -47,9 +49,12 @@ SCAN := $(wildcard setup.py $(foreach name,scan compact entries alike,kafkapy/re
 INSTALLED := $(VENV)/.installed
 SPARK_INSTALLED := $(VENV)/.installed-spark
 SPARK_JARS := $(VENV)/.spark-jars
+# The pipeline real_time needs a newer Spark than the pinned one.
+VENV_42 := .venv-spark-4.2
+SPARK_42_INSTALLED := $(VENV_42)/.installed-spark
 COMPILED := $(VENV)/.compiled
 
-.PHONY: compat-cluster compat-long fuzz simulate simulate-cluster kill mirror-kills chaos kill-all soak exactly-once help setup spark-setup java jars archives check fmt lint lint-spark fast test unit coverage compat compatibility run spark bench clean
+.PHONY: compat-cluster compat-long fuzz simulate simulate-cluster kill mirror-kills chaos kill-all spark-kills soak exactly-once help setup spark-setup java jars archives check fmt lint lint-spark fast test unit coverage compat compatibility run spark bench clean
 
 help:
 	@sed -n 's/^# \(make .*\|  .*\)/\1/p' Makefile
@@ -71,6 +76,19 @@ $(SPARK_INSTALLED): $(INSTALLED)
 	$(BIN)/python -m pip install --disable-pip-version-check -e '.[spark]'
 	touch $(SPARK_INSTALLED)
 
+# The libraries of the extra `spark`, with another PySpark.
+OTHER_LIBRARIES := import tomllib; extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; \
+	print(*(each for each in extras["spark"] if not each.startswith("pyspark")), sep="\n")
+
+$(SPARK_42_INSTALLED): pyproject.toml
+	@echo "Installing PySpark 4.2 and the libraries of spark_examples into $(VENV_42): 450 MB to download the first time"
+	$(PYTHON) -m venv $(VENV_42)
+	$(PYTHON) -c '$(OTHER_LIBRARIES)' > $(VENV_42)/libraries.txt
+	$(VENV_42)/bin/python -m pip install --disable-pip-version-check -e . pyspark==4.2.0 -r $(VENV_42)/libraries.txt
+	@$(VENV_42)/bin/python -m harness.java --ensure
+	@$(VENV_42)/bin/python -m spark_examples.common.session
+	touch $(SPARK_42_INSTALLED)
+
 # An editable install keeps running a stale binary after an edit.
 $(COMPILED): $(INSTALLED) $(SCAN)
 	@if [ -f setup.py ]; then echo "Compiling the record scan"; $(BIN)/python setup.py --quiet build_ext --inplace; fi
@@ -81,7 +99,7 @@ setup: $(INSTALLED) $(COMPILED)
 # Spark's Kafka connector and Iceberg, which a session would fetch when it starts.
 $(SPARK_JARS): $(SPARK_INSTALLED)
 	@$(BIN)/python -m harness.java --ensure
-	@$(BIN)/python -m spark_examples.session
+	@$(BIN)/python -m spark_examples.common.session
 	@touch $(SPARK_JARS)
 
 # What the Spark pipelines, Java and the suites beside real Kafka need as well (Kafka's jars come with PySpark's Ivy).
@@ -228,17 +246,30 @@ test: lint lint-spark coverage
 	@$(MAKE) --no-print-directory compat
 
 run: setup java
-	$(BIN)/python -m spark_examples.main_job $(ARGUMENTS)
+	$(BIN)/python -m spark_examples monitoring $(ARGUMENTS)
 
-NAME ?= main_job
+NAME ?=
 
+# Without a name: the list of the pipelines.
+ifeq ($(NAME),real_time)
+spark: $(SPARK_42_INSTALLED)
+	@$(VENV_42)/bin/python -m spark_examples $(NAME) $(ARGUMENTS)
+else
 spark: setup java
-	$(BIN)/python -m spark_examples.$(NAME) $(ARGUMENTS)
+	@$(BIN)/python -m spark_examples $(NAME) $(ARGUMENTS)
+endif
+
+SPARK_KILLS ?= 20
+
+spark-kills: spark-setup jars
+	@$(BIN)/python -m harness.jars 4.4.0
+	$(BIN)/python -m compat_tests.spark.kills --kills $(SPARK_KILLS) $(ARGUMENTS)
 
 bench: setup jars
+	@$(BIN)/python -m harness.jars 4.4.0
 	$(BIN)/python -m bench $(ARGUMENTS)
 
 # Leaves .cache (downloads) alone.
 clean:
-	rm -rf $(VENV) build dist out *.egg-info .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV_42) build dist out *.egg-info .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find kafkapy -name '*.so' -delete

@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from spark_examples.session import open_session
+from spark_examples.common.session import open_session
 
 WARM_MICRO_BATCHES = 10
 TIMEOUT_S = 60.0

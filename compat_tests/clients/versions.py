@@ -16,6 +16,8 @@ def version_of(client: str) -> str:
     """The version of a client of the table; "" for one that has it in its name, or is not here."""
     if client in PYTHON:
         return _installed(client)
+    if client == "spark":
+        return _installed("pyspark")
     if client in {"franz-go", "sarama"}:
         return _found(rf"/{client} v(\S+)", HERE / "go" / "go.mod")
     if client in RUST:

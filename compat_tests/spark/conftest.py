@@ -22,7 +22,7 @@ class Lake(NamedTuple):
 @pytest.fixture(scope="session")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
     """One for all tests of the process: it takes long to start."""
-    from spark_examples.session import open_session
+    from spark_examples.common.session import open_session
 
     path = tmp_path_factory.mktemp("lake")
     with pytest.MonkeyPatch.context() as patch:
@@ -36,7 +36,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
 def read_rows(request: pytest.FixtureRequest, table_format: str) -> Callable[[Path], list[dict[str, Any]]]:
     """The results of the warehouse for a reader that has no data about loads: pyarrow, or for Iceberg Spark."""
     from compat_tests.spark.oracles import read_table
-    from spark_examples.warehouse_tables import ICEBERG, place
+    from spark_examples.warehouse.demonstration import place
+    from spark_examples.warehouse.job import ICEBERG
 
     def read(out: Path) -> list[dict[str, Any]]:
         path = place(table_format, out)

@@ -8,7 +8,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from spark_examples import flights, topics, warehouse
+from spark_examples.common import topics
+from spark_examples.data import flights
+from spark_examples.warehouse.demonstration import BROKEN_LINES
 
 parquet: Any = importlib.import_module("pyarrow.parquet")  # it has no types
 
@@ -96,7 +98,7 @@ def check_exact(
     assert len(by_place) == broken
     held = topics.extents(bootstrap, topic)
     assert sorted([*pairs, *by_place]) == [(index, offset) for index in held for offset in range(held[index].end)]
-    sent = sorted(warehouse.BROKEN_LINES * (broken // len(warehouse.BROKEN_LINES)))
+    sent = sorted(BROKEN_LINES * (broken // len(BROKEN_LINES)))
     assert sorted(letter.value for letter in by_place.values()) == sent
     assert {dict(letter.headers)["reason"] for letter in by_place.values()} == {b"not JSON", b"incomplete"}
     months: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])

@@ -14,7 +14,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
-from spark_examples.session import open_session
+from spark_examples.common.session import open_session
 
 OFFSETS_PER_BATCH = 190  # a stream's batches, and a batch's shares, end wherever that is in a transaction
 SHARES = 5

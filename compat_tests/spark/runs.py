@@ -1,6 +1,7 @@
 """Pipelines as processes that a test may kill, with the Java that they have started."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,24 +10,48 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from harness.java import find_java
 from harness.java_programs import QUICK_START
 from harness.keeper import keeper
 from harness.process import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 500.0
+QUIET = {"spark.ui.enabled": "false", "spark.log.level": "ERROR", "spark.sql.shuffle.partitions": "2"}
 
 
 def quick_java() -> dict[str, str]:
     """The environment of programs that start Spark: their Java compiles little, which halves what short runs cost."""
-    return {**os.environ, "JAVA_TOOL_OPTIONS": " ".join(QUICK_START)}
+    own = {"JAVA_TOOL_OPTIONS": " ".join(QUICK_START), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    return {**os.environ, **find_java().environment(), **own}
 
 
 def start(name: str, *arguments: str) -> subprocess.Popen[str]:
-    """`python -m spark_examples.NAME`, in a process group of its own; errors come with its output."""
+    """`python -m spark_examples NAME`, in a process group of its own; errors come with its output."""
+    return _start([sys.executable, "-m", "spark_examples", name, *arguments], ROOT)
+
+
+def submit(name: str, directory: Path, *arguments: str) -> subprocess.Popen[str]:
+    """`spark-submit job.py` with a copy of the pipeline's job file, in a directory without this repository.
+
+    That shows that the file runs by itself. The directory must be empty or not there; relative paths of the job's
+    options are below it.
+    """
+    from spark_examples.common.session import jar_settings
+
+    directory.mkdir(exist_ok=True)
+    shutil.copy(ROOT / "spark_examples" / name / "job.py", directory)
+    settings = jar_settings() | QUIET
+    given = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
+    spark_submit = [sys.executable, "-c", "import pyspark.find_spark_home as f; print(f._find_spark_home())"]
+    home = subprocess.run(spark_submit, capture_output=True, text=True, check=True).stdout.strip()
+    return _start([f"{home}/bin/spark-submit", "--master", "local[2]", *given, "job.py", *arguments], directory)
+
+
+def _start(command: list[str], directory: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", f"spark_examples.{name}", *arguments],
-        cwd=ROOT,
+        command,
+        cwd=directory,
         env=quick_java(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -66,11 +91,11 @@ def starter(name: str, *given: str) -> Iterator[Callable[..., subprocess.Popen[s
 
 
 class PipelineRun:
-    """One run of `python -m spark_examples.NAME`, in a process group of its own."""
+    """One run of `python -m spark_examples NAME`, or of another command, in a process group of its own."""
 
-    def __init__(self, name: str, *arguments: str) -> None:
+    def __init__(self, process: subprocess.Popen[str]) -> None:
         self._lines: list[str] = []
-        self._process = start(name, *arguments)
+        self._process = process
         keeper().note("process", self._process.pid)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -120,8 +145,15 @@ class PipelineRun:
 
 @contextmanager
 def pipeline(name: str, *arguments: str) -> Iterator[PipelineRun]:
-    """A run that is over when the context is."""
-    run = PipelineRun(name, *arguments)
+    """A run of `python -m spark_examples NAME` that is over when the context is."""
+    with watched(start(name, *arguments)) as run:
+        yield run
+
+
+@contextmanager
+def watched(process: subprocess.Popen[str]) -> Iterator[PipelineRun]:
+    """A process whose output is read, and that is over when the context is."""
+    run = PipelineRun(process)
     try:
         yield run
     finally:

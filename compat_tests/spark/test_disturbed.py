@@ -16,14 +16,19 @@ pytest.importorskip("pyarrow", reason="comes with the spark extra")
 
 from compat_tests.spark.oracles import check_exact, check_rankings, read_carriers, totals_of
 from compat_tests.spark.runs import PipelineRun, pipeline
-from compat_tests.spark.test_main_job import check_main_job
+from compat_tests.spark.test_monitoring import check_monitoring
+from compat_tests.spark.test_news_feed import EVENTS as RATINGS
 from compat_tests.spark.test_news_feed import expected_feed, read_entries
 from compat_tests.spark.test_news_feed import read_rows as read_ratings
 from compat_tests.spark.test_news_feed import send as send_feed
 from compat_tests.spark.test_security import check_exact as check_security
 from compat_tests.spark.test_security import read_trace
-from spark_examples import flights, main_job, news_feed, ranking, request_trace, security, warehouse
-from spark_examples.warehouse_tables import ICEBERG, PARQUET
+from spark_examples.data import flights
+from spark_examples.security import demonstration as security
+from spark_examples.security import request_trace
+from spark_examples.security.job import Options as SecurityOptions
+from spark_examples.warehouse.demonstration import send_broken
+from spark_examples.warehouse.job import ICEBERG, PARQUET
 
 pytestmark = [
     pytest.mark.spark,
@@ -35,9 +40,9 @@ pytestmark = [
 ]
 
 DAYS, PARTS, BROKEN = 8, 4, 12
+PARTITIONS = 3
 RANKED_DAYS, ROWS_PER_BATCH, BATCHES = 31, 3000, 9
 KILLS = 6
-RATINGS = 2600
 RECORDED_S = 8
 SPARK, BROKER = "Spark", "the broker"
 MOST_PAUSE_S = 1.0
@@ -72,18 +77,18 @@ def kafkapy() -> Iterator[KafkapyProcess]:
 def fill_warehouse(bootstrap: str, topic: str) -> list[flights.Flight]:
     """Sends some days in parts, broken lines after each; the flights."""
     feed = flights.first_days(DAYS)
-    flights.create_topics(bootstrap, {topic: warehouse.PARTITIONS, f"{topic}-dead-letters": 1})
+    flights.create_topics(bootstrap, {topic: PARTITIONS, f"{topic}-dead-letters": 1}, "--topic")
     size = -(-len(feed) // PARTS)
     for first in range(0, len(feed), size):
         assert flights.send(bootstrap, topic, feed[first : first + size]) == len(feed[first : first + size])
-        warehouse.send_broken(bootstrap, topic, BROKEN // PARTS)
+        send_broken(bootstrap, topic, BROKEN // PARTS)
     return feed
 
 
 def fill_ranking(bootstrap: str, topic: str) -> list[flights.Flight]:
     """Sends a month, and the row that closes its days; the flights."""
     feed = flights.first_days(RANKED_DAYS)
-    flights.create_topics(bootstrap, {topic: ranking.PARTITIONS, f"{topic}-top": 1})
+    flights.create_topics(bootstrap, {topic: PARTITIONS, f"{topic}-top": 1}, "--topic")
     assert flights.send(bootstrap, topic, feed) == len(feed)
     flights.close_feed(bootstrap, topic, feed[-1].scheduled_ms)
     return feed
@@ -128,29 +133,30 @@ def test_the_ranking_is_exact_though_the_leader_is_killed(
     with pipeline("ranking", *options) as run:
         run.wait_until(lambda: has_begun(tmp_path, 2), "the third micro-batch")
         cluster.kill(cluster.leader_of([topic_name]))
-        assert run.count("read the result back") == 0, "it was over before the leader was"
+        assert run.count("read the result back, and check it") == 0, "it was over before the leader was"
         run.succeed(TIMEOUT_S)
     cluster.start()
     check_rankings(cluster.bootstrap, topic_name, flights.first_days(RANKED_DAYS))
 
 
-def test_the_monitoring_is_exact_though_the_leader_is_killed(cluster: ThreeBrokers, tmp_path: Path) -> None:
-    with pipeline("main_job", "--bootstrap", cluster.bootstrap, "--out", str(tmp_path)) as run:
+def test_the_monitoring_is_exact_though_the_leader_is_killed(
+    cluster: ThreeBrokers, topic_name: str, tmp_path: Path
+) -> None:
+    with pipeline("monitoring", "--bootstrap", cluster.bootstrap, "--topic", topic_name, "--out", str(tmp_path)) as run:
         run.wait_until(lambda: has_offsets(tmp_path / "checkpoints"), "the first micro-batch")
-        cluster.kill(cluster.leader_of([main_job.TOPIC]))
+        cluster.kill(cluster.leader_of([topic_name]))
         assert run.count("read the results back") == 0, "it was over before the leader was"
         run.succeed(TIMEOUT_S)
     cluster.start()
-    check_main_job(tmp_path)
+    check_monitoring(tmp_path)
 
 
 def test_the_feed_is_exact_though_the_leader_is_killed(cluster: ThreeBrokers, topic_name: str, tmp_path: Path) -> None:
     """Its topics are written before, as a producer is no part of the pipeline; a repeated entry has the same id."""
-    checkpoint = tmp_path / "checkpoints" / "news_feed"
-    send_feed(news_feed.NewsFeed(cluster.bootstrap, checkpoint, topic_name), RATINGS).close()
+    send_feed(cluster.bootstrap, topic_name, RATINGS).close()
     options = ("--resume", "--bootstrap", cluster.bootstrap, "--prefix", topic_name, "--out", str(tmp_path))
     with pipeline("news_feed", *options) as run:
-        run.wait_until(lambda: has_offsets(checkpoint), "the first micro-batch")
+        run.wait_until(lambda: has_offsets(tmp_path / "checkpoints" / "news_feed"), "the first micro-batch")
         cluster.kill(cluster.leader_of([f"{topic_name}-ratings"]))
         assert run.count("read the feed back") == 0, "it was over before the leader was"
         run.succeed(TIMEOUT_S)
@@ -159,15 +165,22 @@ def test_the_feed_is_exact_though_the_leader_is_killed(cluster: ThreeBrokers, to
 
 
 def test_crawlers_are_found_though_the_leader_is_killed(cluster: ThreeBrokers, topic_name: str, tmp_path: Path) -> None:
-    job = security.SecurityJob(cluster.bootstrap, tmp_path / "checkpoints" / "security", topic_name)
-    lines = request_trace.record(RECORDED_S)
+    lines = request_trace.record(RECORDED_S, tmp_path / "traced.log")
     request_trace.write_trace(lines, tmp_path / "trace.jsonl")
-    security.create_topics(job)
-    security.send(job, [*lines, security.closing_line(lines)])
+    given = SecurityOptions(
+        cluster.bootstrap,
+        requests=f"{topic_name}-requests",
+        rates=f"{topic_name}-rates",
+        sessions=f"{topic_name}-sessions",
+        block_list=f"{topic_name}-block-list",
+        dead_letters=f"{topic_name}-dead-letters",
+    )
+    security.create_topics(given)
+    security.send(given, [*lines, security.closing_line(lines)])
     options = ("--resume", "--bootstrap", cluster.bootstrap, "--prefix", topic_name, "--out", str(tmp_path))
     with pipeline("security", *options, "--rows-per-batch", "500") as run:
-        run.wait_until(lambda: has_offsets(job.checkpoints / "detection"), "the first micro-batch")
-        cluster.kill(cluster.leader_of([job.requests]))
+        run.wait_until(lambda: has_offsets(tmp_path / "checkpoints" / "security"), "the first micro-batch")
+        cluster.kill(cluster.leader_of([given.requests]))
         assert run.count("read the results back") == 0, "it was over before the leader was"
         run.succeed(TIMEOUT_S)
     cluster.start()
@@ -179,9 +192,9 @@ def test_both_sides_of_a_mirror_are_the_same_though_the_leader_is_killed(
 ) -> None:
     options = ("--bootstrap", cluster.bootstrap, "--out", str(tmp_path), "--topic", topic_name, "--days", str(DAYS))
     with pipeline("mirror_then_analyse", *options) as run:
-        run.wait_until(lambda: run.count("start Spark") > 0, "the first half, mirrored")
+        run.wait_until(lambda: run.count("analyse the source") > 0, "the first half, mirrored")
         cluster.kill(cluster.leader_of([topic_name]))
-        assert run.count("analyse the target") == 0, "it was over before the leader was"
+        assert run.count("check both sides") == 0, "it was over before the leader was"
         run.succeed(TIMEOUT_S)
     cluster.start()
     expected = totals_of(flights.first_days(DAYS))
@@ -254,5 +267,9 @@ def test_the_ranking_is_exact_though_spark_is_killed_in_micro_batches(
             time.sleep(pause)  # anywhere in the micro-batch
             print(f"Spark is killed {pause:.2f} s into micro-batch {batch}")
     with pipeline("ranking", *options) as run:
-        run.succeed(TIMEOUT_S)
+        code = run.end(TIMEOUT_S)
+    if code:  # Spark 4.1 fails once after it has repeated a micro-batch
+        assert "SPARK-55271" in run.told, run.told
+        with pipeline("ranking", *options) as run:
+            run.succeed(TIMEOUT_S)
     check_rankings(kafkapy.bootstrap, topic_name, feed, late=False)

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="comes with the spark extra")
 
-from spark_examples.live_page import LiveState, live_page
+from spark_examples.monitoring.live_page import LiveState, live_page
 
 STATE = LiveState([{"query": "<history>", "batch": None, "rows": 7}], [])
 pytestmark = pytest.mark.spark

@@ -13,14 +13,15 @@ pytest.importorskip("pyarrow", reason="comes with the spark extra")
 
 from compat_tests.spark.oracles import day_of, expected_rankings
 from compat_tests.spark.runs import pipeline
-from spark_examples import flights, topics
+from spark_examples.common import topics
+from spark_examples.data import flights
 
 DAYS, SINCE, HELD_BACK_UNTIL = 31, "2013-01-05", "2013-01-15"
 LATE = 50
 """Of the flights of the first ten days, every 50th is held back until its day is closed."""
 
 
-@pytest.mark.scenario("records", client="spark-4.0.0")
+@pytest.mark.scenario("records", client="spark")
 @pytest.mark.spark
 @pytest.mark.long_on_clusters
 @pytest.mark.slow

@@ -149,7 +149,7 @@ def spark_reading(bootstrap: str, topic: str, directory: Path) -> Iterator[Ask]:
             process.kill()
 
 
-@pytest.mark.scenario("transactions", client="spark-4.0.0")
+@pytest.mark.scenario("transactions", client="spark")
 @pytest.mark.spark
 @pytest.mark.long_on_clusters
 @pytest.mark.slow

@@ -14,13 +14,13 @@ pytest.importorskip("pyarrow", reason="comes with the spark extra")
 from compat_tests.spark.oracles import check_exact, check_rankings, read_carriers, totals_of
 from compat_tests.spark.runs import pipeline
 from compat_tests.spark.standalone import StandaloneCluster
-from compat_tests.spark.test_main_job import PNG_MAGIC, check_main_job
+from compat_tests.spark.test_monitoring import PNG_MAGIC, check_monitoring
 from compat_tests.spark.test_news_feed import expected_feed, read_entries
 from compat_tests.spark.test_news_feed import read_rows as read_ratings
 from compat_tests.spark.test_security import check_exact as check_security
 from compat_tests.spark.test_security import read_trace
-from spark_examples import flights
-from spark_examples.warehouse_tables import ICEBERG, PARQUET
+from spark_examples.data import flights
+from spark_examples.warehouse.job import ICEBERG, PARQUET
 
 pytestmark = [
     pytest.mark.spark,
@@ -90,21 +90,21 @@ def test_both_sides_of_a_mirror_are_the_same_on_a_cluster(
     expected = totals_of(flights.first_days(DAYS))
     assert read_carriers(tmp_path / "analysis-source") == read_carriers(tmp_path / "analysis-target") == expected
     assert (tmp_path / "mirror_then_analyse.png").read_bytes().startswith(PNG_MAGIC)
-    assert spark_cluster.finished()["mirror-then-analyse"] == WORKERS
+    assert spark_cluster.finished()["mirror_then_analyse"] == WORKERS
 
 
 def test_the_monitoring_is_exact_on_a_cluster(
-    spark_cluster: StandaloneCluster, kafkapy: KafkapyProcess, tmp_path: Path
+    spark_cluster: StandaloneCluster, kafkapy: KafkapyProcess, topic_name: str, tmp_path: Path
 ) -> None:
-    run_pipeline("main_job", spark_cluster, kafkapy.bootstrap, tmp_path)
-    check_main_job(tmp_path)
+    run_pipeline("monitoring", spark_cluster, kafkapy.bootstrap, tmp_path, "--topic", topic_name)
+    check_monitoring(tmp_path)
     assert spark_cluster.finished()["monitoring"] == WORKERS
 
 
 def test_the_feed_is_exact_on_a_cluster(
     spark_cluster: StandaloneCluster, kafkapy: KafkapyProcess, topic_name: str, tmp_path: Path
 ) -> None:
-    options = ("--prefix", topic_name, "--events", str(EVENTS), "--rows-per-batch", "900")
+    options = ("--prefix", topic_name, "--events", str(EVENTS))
     run_pipeline("news_feed", spark_cluster, kafkapy.bootstrap, tmp_path, *options)
     assert read_entries(kafkapy.bootstrap, topic_name) == expected_feed(read_ratings(EVENTS))
     assert spark_cluster.finished()["news_feed"] == WORKERS

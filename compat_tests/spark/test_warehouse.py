@@ -20,25 +20,27 @@ from harness.process import Broker
 pytest.importorskip("pyspark", reason="comes with the spark extra")
 pytest.importorskip("pyarrow", reason="comes with the spark extra")
 
-from compat_tests.spark.oracles import check_exact
-from compat_tests.spark.runs import TIMEOUT_S, kill, starter
-from spark_examples import flights, topics, warehouse
-from spark_examples.topics import Extent
-from spark_examples.warehouse_tables import ICEBERG, PARQUET
+from compat_tests.spark.oracles import check_exact, read_table
+from compat_tests.spark.runs import TIMEOUT_S, kill, starter, submit, watched
+from spark_examples.common import topics
+from spark_examples.data import flights
+from spark_examples.warehouse.demonstration import send_broken
+from spark_examples.warehouse.job import ICEBERG, PARQUET, OffsetsGoneError, Options, Position, begin, plan
 
 kafka_admin: Any = confluent_kafka.admin  # exports its names without saying so to type checkers
 
 DAYS, BROKEN, PARTS = 8, 12, 4
 ROWS_PER_LOAD = 2500
-FULL = {0: Extent(0, 100), 1: Extent(50, 50), 2: Extent(10, 1010)}
-SOURCE = warehouse.Source("nowhere:1", "flights", rows_per_load=110)
+FULL = {0: (0, 100), 1: (50, 50), 2: (10, 1010)}
+OPTIONS = Options("nowhere:1", "flights", rows_per_load=110)
 
 
 def test_a_load_takes_a_share_of_each_partition_that_is_proportional_to_what_it_holds() -> None:
-    ranges, lost = warehouse.plan(SOURCE, {}, FULL)
-    assert (ranges, lost) == ({0: Extent(0, 10), 1: Extent(50, 50), 2: Extent(10, 110)}, 0)
-    ranges, lost = warehouse.plan(SOURCE, {0: 90, 1: 50, 2: 1000}, FULL)
-    assert (ranges, lost) == ({0: Extent(90, 100), 1: Extent(50, 50), 2: Extent(1000, 1010)}, 0)
+    after = plan(OPTIONS, Position("flights"), FULL)
+    assert after == Position("flights", {0: 0, 1: 50, 2: 10}, {0: 10, 1: 50, 2: 110}, dict.fromkeys(FULL, 0), loads=1)
+    before = Position("flights", first={0: 5}, next={0: 90, 1: 50, 2: 1000}, loads=7)
+    after = plan(OPTIONS, before, FULL)
+    assert (after.first[0], after.next, after.loads) == (5, {0: 100, 1: 50, 2: 1010}, 8)
 
 
 @pytest.mark.parametrize(
@@ -49,27 +51,27 @@ def test_a_load_takes_a_share_of_each_partition_that_is_proportional_to_what_it_
         ({0: 1}, {}, "does not exist.*failOnDataLoss"),
     ],
 )
-def test_offsets_that_are_gone_are_told(stored: dict[int, int], held: dict[int, Extent], told: str) -> None:
-    with pytest.raises(warehouse.OffsetsGoneError, match=told):
-        warehouse.plan(SOURCE, stored, held)
+def test_offsets_that_are_gone_are_told(stored: dict[int, int], held: dict[int, tuple[int, int]], told: str) -> None:
+    with pytest.raises(OffsetsGoneError, match=told):
+        begin(OPTIONS, Position("flights", next=stored), held)
 
 
 def test_without_fail_on_data_loss_lost_offsets_are_counted() -> None:
-    source = warehouse.Source("nowhere:1", "flights", fail_on_data_loss=False)
-    ranges, lost = warehouse.plan(source, {0: 0, 1: 50, 2: 5}, FULL)
-    assert (ranges, lost) == (FULL, 5)
+    options = Options("nowhere:1", "flights", fail_on_data_loss=False)
+    after = plan(options, Position("flights", next={0: 0, 1: 50, 2: 5}, lost={2: 3}), FULL)
+    assert (after.next, after.lost) == ({0: 100, 1: 50, 2: 1010}, {0: 0, 1: 0, 2: 8})
 
 
 def test_an_unknown_format_is_told() -> None:
-    command = [sys.executable, "-m", "spark_examples.warehouse", "--format", "orc"]
+    command = [sys.executable, "-m", "spark_examples", "warehouse", "--format", "orc"]
     told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert told.returncode == 2
     assert re.search("argument --format: invalid choice: 'orc' .*parquet.*iceberg", told.stderr)
 
 
-@pytest.mark.parametrize("name", ["warehouse", "ranking", "news_feed", "security"])
+@pytest.mark.parametrize("name", ["warehouse", "ranking", "news_feed", "security", "sessions"])
 def test_resume_wants_a_broker_that_has_the_topics(name: str) -> None:
-    command = [sys.executable, "-m", f"spark_examples.{name}", "--resume"]
+    command = [sys.executable, "-m", "spark_examples", name, "--resume"]
     told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert told.returncode == 2
     assert "--resume needs --bootstrap" in told.stderr
@@ -78,10 +80,10 @@ def test_resume_wants_a_broker_that_has_the_topics(name: str) -> None:
 def send(bootstrap: str, topic: str, feed: list[flights.Flight]) -> None:
     """The feed in parts, after each of which come lines that are no flights."""
     size = -(-len(feed) // PARTS)
-    flights.create_topics(bootstrap, {topic: 3, f"{topic}-dead-letters": 1})
+    flights.create_topics(bootstrap, {topic: 3, f"{topic}-dead-letters": 1}, "--topic")
     for first in range(0, len(feed), size):
         flights.send(bootstrap, topic, feed[first : first + size])
-        warehouse.send_broken(bootstrap, topic, BROKEN // PARTS)
+        send_broken(bootstrap, topic, BROKEN // PARTS)
 
 
 Resume = Callable[..., subprocess.Popen[str]]
@@ -121,7 +123,7 @@ def finished(process: subprocess.Popen[str], code: int) -> Iterator[str]:
     yield " ".join(told.split())
 
 
-@pytest.mark.scenario("records", client="spark-4.0.0")
+@pytest.mark.scenario("records", client="spark")
 @pytest.mark.spark
 @pytest.mark.long_on_clusters
 @pytest.mark.slow
@@ -153,13 +155,29 @@ def test_a_load_that_is_killed_and_resumed_loads_each_row_once(
     )
 
 
+@pytest.mark.scenario("records", client="spark")
+@pytest.mark.spark
+@pytest.mark.long_on_clusters
+@pytest.mark.long
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_job_alone_loads_each_row_once(broker: Broker, topic_name: str, tmp_path: Path) -> None:
+    feed = flights.first_days(DAYS)
+    send(broker.bootstrap, topic_name, feed)
+    options = ("--bootstrap", broker.bootstrap, "--topic", topic_name, "--dead-letters", f"{topic_name}-dead-letters")
+    with watched(submit("warehouse", tmp_path / "job", *options, "--rows-per-load", "4000")) as run:
+        run.succeed()
+        assert run.count("committed") == 2
+    check_exact(broker.bootstrap, topic_name, read_table(tmp_path / "job/warehouse"), feed, BROKEN)
+
+
 def delete_records(bootstrap: str, topic: str, partition: int, before: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     for future in admin.delete_records([TopicPartition(topic, partition, before)]).values():
         future.result(30)
 
 
-@pytest.mark.scenario("records", client="spark-4.0.0")
+@pytest.mark.scenario("records", client="spark")
 @pytest.mark.spark
 @pytest.mark.long_on_clusters
 @pytest.mark.long

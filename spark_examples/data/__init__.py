@@ -1,0 +1,1 @@
+"""The real data sets that the demonstrations stream in."""

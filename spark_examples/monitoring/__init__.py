@@ -1,0 +1,1 @@
+"""Watches airports: hourly delays and silences by event time, alerts back into Kafka, history into Parquet."""

@@ -1,0 +1,1 @@
+"""Ranks the destinations of each airport and day, and writes the rankings into a topic."""

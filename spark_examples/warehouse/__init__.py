@@ -1,0 +1,1 @@
+"""Loads a topic in batches into Parquet or Apache Iceberg, each row exactly once."""
