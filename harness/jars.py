@@ -19,19 +19,28 @@ from harness.java import NoJavaError, find_java
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache"
 VERSIONS = ("2.7.2", "3.9.1", "4.1.0")
+BENCH_VERSIONS = ("2.7.2", "4.4.0")
+"""The releases that `bench` and the kills of Spark pipelines compare with."""
 OLD_CLIENT_VERSIONS = ("0.8.2.2", "0.9.0.1", "0.10.0.1", "0.10.2.2")
 """Releases whose clients write and read message sets of format 0 (up to 0.9) and 1 (0.10)."""
 STREAMS = "streams-2.7.2"
 """Not a broker: Kafka Streams, which reads, processes and writes exactly once."""
 CONNECT = "connect-{}"
 """Not a broker either: Kafka Connect with its file connectors, and MirrorMaker 2, which is made of it, of a release."""
+HDFS = "hdfs-3.4.2"
+"""Nothing of Kafka: a small HDFS for Spark's results, of the Hadoop that PySpark 4.1 has."""
 ALL_VERSIONS = (*VERSIONS, *OLD_CLIENT_VERSIONS, STREAMS, CONNECT.format(VERSIONS[0]))
-LONG_VERSIONS = tuple(map(CONNECT.format, VERSIONS[1:]))
+LONG_VERSIONS = (*map(CONNECT.format, VERSIONS[1:]), BENCH_VERSIONS[1], HDFS)
 """Artifacts that only tests marked `long` need."""
-BESIDE_THE_BROKER = {"streams": ("kafka-streams",), "connect": ("connect-runtime", "connect-file", "connect-mirror")}
+BESIDE_THE_BROKER = {
+    "streams": ("kafka-streams",),
+    "connect": ("connect-runtime", "connect-file", "connect-mirror"),
+    "hdfs": ("hadoop-client-minicluster",),
+}
 """Programs with their own jars, and the artifacts of each, the main one first."""
 SLF4J = "1.7.36"
 GROUP = "org.apache.kafka"
+HADOOP = "org.apache.hadoop"
 
 
 class JarsError(Exception):
@@ -70,8 +79,8 @@ def dependencies(version: str) -> list[tuple[str, str, str]]:
     """Group, artifact and version of what to resolve; everything else follows from these."""
     kind, _, release = version.rpartition("-")
     if kind:
-        listed = [(GROUP, artifact, release) for artifact in BESIDE_THE_BROKER[kind]]
-        return listed if kind == "connect" else [*listed, ("org.slf4j", "slf4j-simple", SLF4J)]
+        listed = [(HADOOP if version == HDFS else GROUP, artifact, release) for artifact in BESIDE_THE_BROKER[kind]]
+        return listed if kind != "streams" else [*listed, ("org.slf4j", "slf4j-simple", SLF4J)]
     if version.startswith("0."):
         return [(GROUP, main_artifact(version), version)]
     wanted = [(GROUP, main_artifact(version), version), (GROUP, "kafka-tools", version)]
