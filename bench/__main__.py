@@ -1,4 +1,4 @@
-"""`python -m bench`: kafkapy, Kafka 2.7.2 and Kafka 4.1.0 side by side on this machine, as one table.
+"""`python -m bench`: kafkapy, Kafka 2.7.2 and Kafka 4.4.0 side by side on this machine, as one table.
 
 About 20 minutes; --quick takes a few. When --minutes are over, what is left is measured once each. Ctrl-C ends it
 with the table so far. A missed limit is a line of the table; the exit code is 1 only when a load failed or the
@@ -20,9 +20,10 @@ from bench.brokers import machine
 from bench.brokers.contestants import NAMES, Arena
 from bench.brokers.memory import fill_free_memory
 from bench.loads.load import SettlingLoad
+from bench.loads.records import TOOLS
 from bench.rows import LONG_LOG_GB, Row, all_rows, chosen, needs_warm_brokers, warm_up_loads
 from bench.runner import Runner, Runs, loads_of, turns
-from harness.jars import JarsError, class_path
+from harness.jars import BENCH_VERSIONS, JarsError, class_path
 from harness.java import NoJavaError, find_java
 from harness.measure import BrokerGoneError, LoadError
 from harness.process import BrokerError
@@ -109,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     brokers = [name for name in NAMES if not arguments.broker or name in arguments.broker]
     find_java()
-    for version in ("2.7.2", "3.9.1", "4.1.0"):
+    for version in (*BENCH_VERSIONS, TOOLS):
         class_path(version)
     about = machine.describe()
     runs: dict[str, Runs] = {}

@@ -19,7 +19,7 @@ from harness.process import HOST, ChildProcess
 from harness.real_kafka import AS_IN_PRODUCTION, RealKafka, ZooKeeper
 
 KAFKAPY = "kafkapy"
-KAFKAS = ("kafka-2.7.2", "kafka-4.1.0")
+KAFKAS = ("kafka-2.7.2", "kafka-4.4.0")
 NAMES = (KAFKAPY, *KAFKAS)
 HEAP = "1G"
 SETTINGS = {"log.segment.delete.delay.ms": "1000"}
