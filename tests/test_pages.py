@@ -12,7 +12,7 @@ import pytest
 from compat_tests.pages.preparations import BEFORE
 from compat_tests.pages.shell import Shell, alone
 from compat_tests.pages.snippets import OUTPUT, PROGRAMS, SHELL, Section, pages, sections
-from compat_tests.pages.toolchains import environment, needs_java
+from compat_tests.pages.toolchains import environment, needs_java, needs_spark
 from harness.java_programs import MissingToolchainError
 from harness.kafkapy_process import ROOT
 
@@ -26,6 +26,7 @@ SNIPPETS = {
     "docs/mirror.md": 2,
     "docs/operations.md": 12,
     "docs/original_clients.md": 14,
+    "docs/spark.md": 15,
     "docs/testing.md": 22,
     "spark_examples/README.md": 4,
 }
@@ -38,7 +39,7 @@ def parameter(section: Section) -> object:
     marks = []
     if needs_java(section, before):
         marks.append(pytest.mark.java)
-    if "spark" in section.commands:
+    if needs_spark(section):
         marks.append(pytest.mark.spark)
     if before or section.languages - {"python", OUTPUT}:
         marks.append(pytest.mark.slow)

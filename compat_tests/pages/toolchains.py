@@ -60,6 +60,8 @@ def environment(section: Section, directory: Path, before: str = "") -> dict[str
         found |= {"GOPROXY": "off", "GOFLAGS": "-mod=readonly"}
     if "javascript" in section.languages:
         found["NODE_PATH"] = str(node_modules())
+    if needs_spark(section):
+        found |= _where_sparks_jars_are(temporary)
     if needs_java(section, before):
         path.insert(0, str(kafkas_scripts(temporary / "kafka")))
         found["CLASSPATH"] = class_path(KAFKA)
@@ -69,6 +71,26 @@ def environment(section: Section, directory: Path, before: str = "") -> dict[str
 def needs_java(section: Section, before: str = "") -> bool:
     """Whether the section runs Java or the scripts of Apache Kafka."""
     return "java" in section.languages or KAFKAS_SCRIPTS.search(section.commands + before) is not None
+
+
+def needs_spark(section: Section) -> bool:
+    """Whether the section starts Spark."""
+    return "spark" in section.commands or any("pyspark" in each.text for each in section.snippets)
+
+
+def _where_sparks_jars_are(directory: Path) -> dict[str, str]:
+    """Variables with which Spark finds Java, and the packages that a session names, without the network."""
+    from spark_examples.common.session import ivy_settings
+
+    configuration = directory / "spark"
+    configuration.mkdir()
+    settings = ivy_settings() | {"spark.ui.showConsoleProgress": "false"}  # it would share a line with the output
+    lines = "".join(f"{key} {value}\n" for key, value in settings.items())
+    (configuration / "spark-defaults.conf").write_text(lines)
+    try:
+        return {**find_java().environment(), "SPARK_CONF_DIR": str(configuration)}
+    except NoJavaError as missing:
+        raise MissingToolchainError(str(missing)) from missing
 
 
 def _copy_checkout(directory: Path) -> None:
