@@ -1,1 +1,3 @@
-"""Modules that bench, compat_tests, tools and tests share: brokers as child processes, Java, definitions, measuring."""
+"""Modules that bench, compat_tests, tools and tests share: brokers as child processes, Java, definitions, measuring;
+clients, record batches and the cases that run on kafkapy and on Apache Kafka.
+"""

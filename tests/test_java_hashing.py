@@ -2,6 +2,7 @@
 
 import pytest
 
+from harness.cases.topic_cases import TOPIC_KEYS
 from kafkapy.java_hashing import (
     absolute_hash,
     hash_code,
@@ -74,37 +75,6 @@ FORTY = (
 )
 def test_the_order_equals_scalas(keys: str, ordered: str) -> None:
     assert in_hash_order(keys.split(" ")) == ordered.split(" ")
-
-
-TOPIC_KEYS = [
-    "compression.type",
-    "leader.replication.throttled.replicas",
-    "message.downconversion.enable",
-    "min.insync.replicas",
-    "segment.jitter.ms",
-    "cleanup.policy",
-    "flush.ms",
-    "follower.replication.throttled.replicas",
-    "segment.bytes",
-    "retention.ms",
-    "flush.messages",
-    "message.format.version",
-    "max.compaction.lag.ms",
-    "file.delete.delay.ms",
-    "max.message.bytes",
-    "min.compaction.lag.ms",
-    "message.timestamp.type",
-    "preallocate",
-    "min.cleanable.dirty.ratio",
-    "index.interval.bytes",
-    "unclean.leader.election.enable",
-    "retention.bytes",
-    "delete.retention.ms",
-    "segment.ms",
-    "message.timestamp.difference.max.ms",
-    "segment.index.bytes",
-]
-"""In the order in which a running Apache Kafka 2.7.2 describes a topic."""
 
 
 def test_keys_have_the_order_of_a_mutable_map() -> None:

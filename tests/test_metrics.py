@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
+from harness.client import Client
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
-from tests.server.harness import Client, run, running_broker
+from tests.server.harness import run, running_broker
 
 
 def test_requests_and_connections_are_counted(tmp_path: Path) -> None:

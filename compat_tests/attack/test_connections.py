@@ -15,12 +15,12 @@ import pytest
 
 from compat_tests.data_path.frames import batch, new_topic, produce
 from compat_tests.groups.wire import Wire
+from harness.client import frame, produce_request
 from harness.kafkapy_process import KafkapyProcess
 from harness.process import Broker
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkapy.protocol.messages.metadata import MetadataRequest
-from tests.server.harness import frame, produce_request
 
 SERVED_S = 5.0
 """A small request of another client is answered within this time, on a machine that runs other tests too."""

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.cases.control_requests import Requests
 from harness.kafkapy_process import KafkapyProcess
 from harness.process import HOST, free_port
-from tests.testing.control.requests import Requests
 
 REQUESTS = 3_000
 SEED = 15

@@ -1,4 +1,4 @@
-"""Sends the requests of ``tests/server/handlers/topic_cases.py`` to Apache Kafka 2.7.2, and keeps the answers as JSON.
+"""Sends the requests of ``harness/cases/topic_cases.py`` to Apache Kafka 2.7.2, and keeps the answers as JSON.
 
 python -m compat_tests.cluster.record_topic_answers
 """
@@ -7,9 +7,10 @@ import json
 import socket
 import struct
 import time
-from pathlib import Path
 from typing import Any
 
+from harness.cases import RECORDED
+from harness.cases.topic_cases import SETTINGS, WAITED_FOR, cases, plain
 from harness.process import HOST
 from harness.real_kafka import RealKafka
 from kafkapy.protocol.headers import RequestHeader, read_response_header, write_request_header
@@ -18,9 +19,8 @@ from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestT
 from kafkapy.protocol.primitives import encode
 from kafkapy.protocol.reader import Reader
 from kafkapy.protocol.writer import Writer
-from tests.server.handlers.topic_cases import SETTINGS, WAITED_FOR, cases, plain
 
-ANSWERS = Path(__file__).parents[2] / "tests/server/handlers/data/topic_answers.json"
+ANSWERS = RECORDED / "topic_answers.json"
 
 
 def ask(connection: socket.socket, request: Any, version: int) -> Any:

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
+from harness.client import Client, batch, produce_request
 from harness.process import HOST, wait_for
 from harness.real_kafka import RealKafka, ZooKeeper
 from kafkapy.config.broker_config import BrokerConfig
@@ -32,7 +33,6 @@ from kafkapy.protocol.messages.metadata import MetadataRequest
 from kafkapy.server.lifecycle.broker import BrokerServer
 from kafkapy.storage.log.log import Log
 from kafkapy.types import TopicPartition
-from tests.server.harness import Client, batch, produce_request
 
 pytestmark = [pytest.mark.java, pytest.mark.together]
 

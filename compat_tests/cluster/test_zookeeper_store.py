@@ -9,12 +9,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import pytest
 from kazoo.client import KazooClient
 
+from harness.cases.store_contract import OpenSession, StoreContract
+from harness.cases.zookeeper_connections import SETTINGS, ConnectionContract, Server, new_store
 from harness.process import HOST
 from harness.real_kafka import ZooKeeper
 from kafkapy.metadata.store import MetadataStore, StoreRefusedError
 from kafkapy.metadata.zookeeper import ZooKeeperStore
-from tests.metadata.store_contract import OpenSession, StoreContract
-from tests.metadata.zookeeper_connections import SETTINGS, ConnectionContract, Server, new_store
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(120)]
 

@@ -6,13 +6,13 @@ import pytest
 
 from compat_tests.groups.wire import Wire
 from compat_tests.scenarios import IN_KRAFT
+from harness.cases.topic_cases import TOPIC_KEYS
 from harness.process import Broker
 from kafkapy.java_hashing import in_table_order
 from kafkapy.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from kafkapy.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkapy.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkapy.protocol.messages.metadata import MetadataRequest
-from tests.test_java_hashing import TOPIC_KEYS
 
 TOPIC, BROKER = 2, 4
 VERSION = 3

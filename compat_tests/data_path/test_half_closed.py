@@ -10,9 +10,9 @@ import pytest
 
 from compat_tests.data_path.frames import TIMEOUT_S, batch, list_offsets, new_topic, produce, produce_request
 from compat_tests.groups.wire import Wire
+from harness.client import fetch_request, frame
 from harness.process import Broker
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
-from tests.server.harness import fetch_request, frame
 
 WAIT_MS = 300
 LATEST = -1

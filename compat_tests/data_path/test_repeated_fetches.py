@@ -11,10 +11,10 @@ import pytest
 
 from compat_tests.data_path.frames import batch, is_closed, new_topic, produce, raw
 from compat_tests.groups.wire import Wire
+from harness.client import fetch_request, frame, values_of
 from harness.process import Broker
 from kafkapy.protocol.messages.fetch import FetchResponse
 from kafkapy.protocol.reader import Reader
-from tests.server.harness import fetch_request, frame, values_of
 
 VERSIONS = (10, 11, 12)
 

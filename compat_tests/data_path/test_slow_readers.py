@@ -12,10 +12,10 @@ import pytest
 
 from compat_tests.data_path.frames import TIMEOUT_S, batch, new_topic, produce
 from compat_tests.groups.wire import Wire
+from harness.client import frame
 from harness.process import Broker
 from kafkapy.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kafkapy.protocol.reader import Reader
-from tests.server.harness import frame
 
 PARTITIONS = 4
 BATCH_SIZE = 700_000

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from tests.server.handlers import group_cases, offset_cases, protocol_cases, static_member_cases
-from tests.server.handlers.group_cases import connected
+from harness.cases import group_cases, offset_cases, protocol_cases, static_member_cases
+from harness.cases.group_cases import connected
 
 CONVERSATIONS = {
     **group_cases.CONVERSATIONS,

@@ -1,4 +1,4 @@
-"""Holds the conversations of ``tests/server/handlers/*_cases.py`` about groups with a real Apache Kafka 2.7.2, and
+"""Holds the conversations of ``harness/cases/*_cases.py`` about groups with a real Apache Kafka 2.7.2, and
 keeps its answers, and the records that it wrote, as JSON.
 
 python -m compat_tests.groups.record_group_answers [records]
@@ -7,16 +7,15 @@ python -m compat_tests.groups.record_group_answers [records]
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from compat_tests.groups.conversations import NAMES, OLD_PROTOCOL, REFUSED, hold
+from harness.cases import RECORDED
+from harness.cases.group_cases import connected, make_topics
+from harness.cases.stored_group_cases import CONFIGURATIONS, a_life, stored
 from harness.real_kafka import RealKafka, ZooKeeper
 from harness.wire import Wire
-from tests.server.handlers.group_cases import connected, make_topics
-from tests.server.handlers.stored_group_cases import CONFIGURATIONS, a_life, stored
 
-DATA = Path(__file__).parents[2] / "tests/server/handlers/data"
 VERSION = "2.7.2"
 
 
@@ -58,7 +57,7 @@ def write(name: str, found: Mapping[str, Sequence[Any]]) -> None:
     for key, entries in found.items():
         lines = ",\n ".join(json.dumps(each) for each in entries)
         parts.append(f"{json.dumps(key)}: [\n {lines}\n]")
-    (DATA / name).write_text("{\n" + ",\n".join(parts) + "\n}\n")
+    (RECORDED / name).write_text("{\n" + ",\n".join(parts) + "\n}\n")
 
 
 def main() -> None:

@@ -1,19 +1,18 @@
 """Every version of every group API, answered alike by Apache Kafka 2.7.2 and kafkapy, field by field."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from compat_tests.groups.conversations import NAMES, hold
 from compat_tests.scenarios import IN_KRAFT
+from harness.cases import RECORDED
+from harness.cases.group_cases import comparable, make_topics
 from harness.process import Broker
 from harness.wire import Wire
-from tests.server.handlers.group_cases import comparable, make_topics
 
-RECORDED = Path(__file__).parents[2] / "tests/server/handlers/data/group_answers.json"
-ANSWERS: dict[str, Any] = json.loads(RECORDED.read_text())
+ANSWERS: dict[str, Any] = json.loads((RECORDED / "group_answers.json").read_text())
 OPERATIONS = {"kafka-4.1.0": 3400}
 """The operations on a group that differ from 2.7.2: `test_operations_on_a_group` has the reason."""
 

@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
+from harness.client import Client, batch
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.network.loop import BrokerLoop
 from kafkapy.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -38,7 +39,6 @@ from kafkapy.records.errors import CorruptRecordError
 from kafkapy.records.record import read_records
 from kafkapy.server.lifecycle.broker import START_FAILURES, BrokerServer
 from kafkapy.turns import finish
-from tests.server.harness import Client, batch
 
 SEEDS: Final = int(os.environ.get("KAFKAPY_DAMAGE_SEEDS", "1"))
 TOPIC, TRIMMED = "t", "trimmed"

@@ -7,13 +7,13 @@ import pytest
 
 from compat_tests.clients.java_tools.dump import dump
 from compat_tests.clients.java_tools.tools import Tools
+from harness.storage.batches import GOLDEN, PARTITION, START_MS, batch, marker, produced
 from kafkapy.config.log_config import LogConfig
 from kafkapy.records.batch import iterate_headers
 from kafkapy.storage.log_manager import LogManager
 from kafkapy.storage.log_manager_start import load_logs
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
-from tests.storage.support import GOLDEN, PARTITION, START_MS, batch, marker, produced
 
 pytestmark = pytest.mark.java
 

@@ -7,11 +7,11 @@ import pytest
 
 from compat_tests.storage.make_golden import SETTINGS, wait_for_cleaner, write
 from harness.real_kafka import RealKafka
+from harness.storage.format_page import Page, check_directory
 from kafkapy.platform.files import Files
 from kafkapy.storage.inspection.directory_check import check_directory as verify
 from kafkapy.storage.inspection.findings import ERROR, Findings
 from kafkapy.storage.inspection.partition_check import Options
-from tests.storage.format_page import Page, check_directory
 
 pytestmark = pytest.mark.java
 

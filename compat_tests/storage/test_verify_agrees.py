@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from compat_tests.clients.java_tools.tools import Tools
+from harness.storage.batches import batch
+from harness.storage.partition import OFFSET_ENTRY, TIME_ENTRY, change, written
 from kafkapy.platform.files import Files
 from kafkapy.storage.inspection.findings import ERROR, WARNING, Findings
 from kafkapy.storage.inspection.partition_check import Options, check_file
-from tests.storage.inspection.support import OFFSET_ENTRY, TIME_ENTRY, change, written
-from tests.storage.support import batch
 
 pytestmark = pytest.mark.java
 

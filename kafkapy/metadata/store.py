@@ -1,6 +1,6 @@
 """MetadataStore: a tree of versioned nodes, with the meaning that ZooKeeper gives to its own.
 
-Laws that both implementations keep (``tests/metadata/store_contract.py`` holds them):
+Laws that both implementations keep (``harness/cases/store_contract.py`` holds them):
 
 - Every committed change gets the next number of one sequence, the *zxid*. A node remembers the one that created it
   (``czxid``; for a broker's registration that is the broker epoch) and the one that last set it (``mzxid``).

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from harness.storage.batches import GOLDEN
 from kafkapy.cli.log_decoders import decoder, plain
 from kafkapy.platform.files import Files
 from kafkapy.records.record import Record, read_records
 from kafkapy.storage.inspection.log_scan import LogScan
-from tests.storage.support import GOLDEN
 
 
 def _records(topic: str) -> Iterator[Record]:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from harness.storage.batches import GOLDEN, START_MS, batch
 from kafkapy.cli.log_dump import fitting, heading, line, terminal_width
 from kafkapy.records.record import Record, encode_batch
 from kafkapy.storage.inspection import log_scan
 from tests.cli.conftest import Run
-from tests.storage.support import GOLDEN, START_MS, batch
 
 
 def _lines(text: str) -> list[Any]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import GOLDEN
 from kafkapy.metadata.exchange.metadata_changes import NEW, NodeChange
 from kafkapy.metadata.exchange.metadata_file import metadata_path, write_file_tree
 from kafkapy.metadata.exchange.metadata_tree import MetadataTree
@@ -13,7 +14,6 @@ from kafkapy.metadata.znodes import ConfigZNode
 from kafkapy.platform.files import Files
 from tests.cli.conftest import Run
 from tests.metadata.metadata_samples import NODES
-from tests.storage.support import GOLDEN
 
 
 @pytest.fixture

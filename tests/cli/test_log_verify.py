@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import GOLDEN
 from tests.cli.conftest import Run
-from tests.storage.support import GOLDEN
 
 
 @pytest.fixture

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from harness.client import Client, batch
 from kafkapy.metadata.store import StoreFileError
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkapy.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkapy.server.lifecycle.broker import BrokerServer
 from tests.cli.conftest import Run
-from tests.server.harness import Client, batch, running_broker
+from tests.server.harness import running_broker
 
 NAMES = ("kafkapy-metadata.sqlite", "kafkapy-metadata.journal")
 

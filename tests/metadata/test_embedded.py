@@ -8,6 +8,7 @@ from time import process_time
 
 import pytest
 
+from harness.cases.store_contract import OpenSession, Seen, StoreContract
 from kafkapy import turns
 from kafkapy.clock import SystemClock
 from kafkapy.metadata.embedded import FILE_NAME, RETRY_MS, EmbeddedSession, EmbeddedStore
@@ -20,7 +21,6 @@ from kafkapy.metadata.store import (
     StoreFileError,
 )
 from kafkapy.testing.clock import ManualClock
-from tests.metadata.store_contract import OpenSession, Seen, StoreContract
 from tests.server.harness import until
 
 

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import batch
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.metadata.exchange.metadata_rebuild import KEEP_ALL, UNSEEN_PRODUCER_IDS, rebuilt
 from kafkapy.metadata.exchange.metadata_tree import MetadataError, MetadataTree
@@ -10,7 +11,6 @@ from kafkapy.platform.files import Files
 from kafkapy.storage.data_directory import DataDirectory, MetaProperties
 from kafkapy.storage.log.producer_state import ProducerEntry, encode_snapshot
 from kafkapy.types import TopicPartition
-from tests.storage.support import batch
 
 IDENTITY = MetaProperties(4, "o2tiW_b9QVyBj9RJPsfm6Q")
 CONFIG = BrokerConfig.from_properties({"transaction.state.log.num.partitions": "1"})

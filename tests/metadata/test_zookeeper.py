@@ -7,6 +7,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
 
+from harness.cases.store_contract import OpenSession, SessionEvents, StoreContract
+from harness.cases.zookeeper_connections import HOST, SETTINGS, ConnectionContract, Proxy, Server, new_store
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.errors import InvalidConfigError
 from kafkapy.metadata.store import (
@@ -27,8 +29,6 @@ from kafkapy.metadata.zookeeper_address import ZooKeeperAddress
 from kafkapy.metadata.zookeeper_heartbeat import LONGEST_STEP_S
 from kafkapy.metadata.zookeeper_operations import access_list, results_if_done
 from kafkapy.testing.clock import ManualClock
-from tests.metadata.store_contract import OpenSession, SessionEvents, StoreContract
-from tests.metadata.zookeeper_connections import HOST, SETTINGS, ConnectionContract, Proxy, Server, new_store
 from tests.metadata.zookeeper_server import ZooKeeperServer
 from tests.server.harness import until
 

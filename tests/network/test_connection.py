@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from harness.client import Client, batch, fetch_request, frame, produce_request, values_of
 from kafkapy import turns
 from kafkapy.network import errors
 from kafkapy.network.pacing import READ_AHEAD_SIZE
@@ -30,18 +31,7 @@ from kafkapy.server.handlers import list_offsets
 from kafkapy.server.lifecycle.broker import BrokerServer
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
-from tests.server.harness import (
-    Client,
-    batch,
-    fetch_request,
-    frame,
-    produce_request,
-    run,
-    running_broker,
-    small_receive_buffer,
-    until,
-    values_of,
-)
+from tests.server.harness import run, running_broker, small_receive_buffer, until
 
 
 def test_requests_that_arrived_together_are_answered_in_order(tmp_path: Path) -> None:

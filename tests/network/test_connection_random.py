@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from harness.client import Client, batch, frame
 from kafkapy import turns
 from kafkapy.network import sender as sender_module
 from kafkapy.network.loop import BrokerLoop
@@ -31,7 +32,7 @@ from kafkapy.records.batch import measure
 from kafkapy.records.convert import convert
 from kafkapy.server.lifecycle.broker import BrokerServer
 from kafkapy.types import TopicPartition
-from tests.server.harness import Client, batch, frame, running_broker, until
+from tests.server.harness import running_broker, until
 
 LOST_S = 5
 WAIT_MS = 600_000

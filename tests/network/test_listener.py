@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.client import Client, frame
 from kafkapy.config.listeners import EndPoint
 from kafkapy.metrics import PEER_LINES_A_SECOND
 from kafkapy.network import listener
@@ -19,7 +20,7 @@ from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkapy.server.dispatch.dispatcher import Dispatcher
 from kafkapy.testing.clock import ManualClock
-from tests.server.harness import Client, frame, run, running_broker, until
+from tests.server.harness import run, running_broker, until
 
 
 def endpoint(host: str, port: int) -> EndPoint:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from harness.client import Client, batch, frame, produce_request
 from kafkapy.network.connection import Connection
 from kafkapy.network.loop import POLL_S, QUICK_WAITS, BrokerLoop, PollingSelector, late_replies
 from kafkapy.network.pacing import FEW, LATE_SIZE, MOST, LateReplies
@@ -16,7 +17,7 @@ from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.server.dispatch.dispatcher import Dispatcher
 from kafkapy.server.lifecycle.broker import BrokerServer
 from kafkapy.testing.clock import ManualClock
-from tests.server.harness import Client, batch, frame, produce_request, run, running_broker, until
+from tests.server.harness import run, running_broker, until
 
 REQUEST = frame(ApiVersionsRequest(), 0)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.client import Client, batch, frame, produce_request
 from kafkapy.network.core import CLOSED
 from kafkapy.network.dispatcher import Waiting
 from kafkapy.network.pacing import MOST_WAITS
@@ -21,7 +22,7 @@ from kafkapy.records.compression import GZIP
 from kafkapy.replication.partition import Partition, RemoteReplica
 from kafkapy.server.lifecycle.broker import BrokerServer
 from kafkapy.types import TopicPartition
-from tests.server.harness import Client, batch, frame, produce_request, run, running_broker, until
+from tests.server.harness import run, running_broker, until
 
 FOLLOWER = 9
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.client import Client
 from kafkapy.controller.requests import Outgoing, PeerQueues
 from kafkapy.network.peer import LocalChannel, PeerUnreachableError
 from kafkapy.network.peer_connection import BACKOFF_JITTER, INLINE_STRUCTS, PeerSettings, PeerTimes, RemoteBrokers
@@ -29,7 +30,7 @@ from kafkapy.protocol.messages.write_txn_markers import (
 )
 from kafkapy.protocol.primitives import Reader, Writer
 from kafkapy.testing.clock import ManualClock
-from tests.server.harness import Client, run, running_broker, until
+from tests.server.harness import run, running_broker, until
 
 TIMES = PeerTimes(request_ms=1000, connect_ms=500, backoff_ms=50, backoff_max_ms=400)
 SETTINGS = PeerSettings("7", TIMES)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from harness.client import Client, batch, fetch_request, frame, produce_request
 from kafkapy.network.budget import CHECK_MS
 from kafkapy.network.connection import Connection
 from kafkapy.network.sender import PIECE_SIZE
@@ -21,17 +22,7 @@ from kafkapy.protocol.messages.create_topics import (
 )
 from kafkapy.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkapy.testing.clock import ManualClock
-from tests.server.harness import (
-    Client,
-    batch,
-    fetch_request,
-    frame,
-    produce_request,
-    run,
-    running_broker,
-    small_receive_buffer,
-    until,
-)
+from tests.server.harness import run, running_broker, small_receive_buffer, until
 
 REQUESTS = 8
 PARTITIONS = 60

@@ -16,13 +16,14 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from harness.client import batch
 from kafkapy.network import sender as sender_module
 from kafkapy.network.sender import SENDFILE_ALONE_FROM_SIZE, SENDFILE_FROM_SIZE, BodySender, FileCutError
 from kafkapy.network.transport import PlaintextTransport
 from kafkapy.platform.files import Files, FileSlice
 from kafkapy.records.convert import convert
 from kafkapy.storage.log.converted import PIECE_SIZE, ConvertedSlice
-from tests.server.harness import batch, until
+from tests.server.harness import until
 
 
 class Peer(asyncio.Protocol):

@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
+from harness.client import Client, batch, fetch_request, frame, values_of
 from kafkapy.network import sender, transport
 from kafkapy.network.sender import SENDFILE_FROM_SIZE, BodySender
 from kafkapy.network.transport import PlaintextTransport, unread_before_end
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
-from tests.server.harness import Client, batch, fetch_request, frame, run, running_broker, until, values_of
+from tests.server.harness import run, running_broker, until
 
 
 def test_the_unread_bytes_before_the_end_are_counted() -> None:

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import batch
 from kafkapy.platform.disk_errors import as_storage_error, is_passing, storage_error
 from kafkapy.platform.errors import KafkaStorageError
-from tests.storage.support import Failures, batch, open_log
+from tests.storage.support import Failures, open_log
 
 
 def test_a_failing_log_is_logged_once_until_it_succeeds(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from harness.client import Client
 from kafkapy.clock import Clock, SystemClock
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.metadata.embedded import EmbeddedStore
@@ -20,7 +21,7 @@ from kafkapy.server.dispatch.interception import Hooks
 from kafkapy.server.lifecycle.broker import NO_HOOKS, BrokerServer
 from kafkapy.storage.log.log import Log
 from kafkapy.types import TopicPartition
-from tests.server.harness import Client, until
+from tests.server.harness import until
 
 TP = TopicPartition("t", 0)
 

@@ -2,12 +2,12 @@
 
 import asyncio
 
+from harness.client import Client, batch, produce_request
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.records.batch import iterate_headers
 from kafkapy.records.record import read_records
 from kafkapy.server.lifecycle.broker import BrokerServer
 from tests.replication.brokers import TP, Brokers
-from tests.server.harness import Client, batch, produce_request
 
 
 class Producer:

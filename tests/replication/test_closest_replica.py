@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from harness.client import batch as batch_of
+from harness.client import values_of
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.replication.fetching import FetchLimits, FetchWish, read_one
 from kafkapy.types import TopicPartition
@@ -13,8 +15,7 @@ from tests.replication.brokers import TP, Brokers, brokers
 from tests.replication.leader import Pair
 from tests.replication.logs import ME, Node, batch
 from tests.replication.reading import fetch
-from tests.server.harness import batch as batch_of
-from tests.server.harness import run, values_of
+from tests.server.harness import run
 
 CONSUMER = FetchLimits(500, 1, 1 << 20, from_any_replica=True, rack="b", listener="PLAINTEXT")
 RACKS = {ME: "a", 2: "b", 3: "b", 4: "c", 5: None}

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from harness.client import Client, batch, frame, values_of
 from kafkapy.metadata.embedded import EmbeddedSession
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.message import Message
@@ -35,7 +36,7 @@ from kafkapy.testing.clock.moving import MovingClock
 from kafkapy.types import TopicPartition
 from tests.replication.brokers import TP, Brokers, brokers
 from tests.replication.leader import bytes_of
-from tests.server.harness import Client, batch, frame, run, until, values_of
+from tests.server.harness import run, until
 from tests.server.test_transactions import transactor
 
 

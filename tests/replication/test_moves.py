@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.client import Client
 from kafkapy.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -14,7 +15,7 @@ from kafkapy.protocol.messages.list_partition_reassignments import ListPartition
 from kafkapy.types import TopicPartition
 from tests.replication.brokers import TP, Brokers, brokers
 from tests.replication.producer import Producer, values_by_offset
-from tests.server.harness import Client, run, until
+from tests.server.harness import run, until
 
 OTHER = TopicPartition("t", 1)
 RECORDS = 40

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.client import batch as records
 from kafkapy.replication.fetch_sessions import FetchSessionCache
 from kafkapy.replication.fetching import FetchWish
 from kafkapy.replication.partition import Partition
@@ -11,7 +12,6 @@ from kafkapy.replication.quiet import LOOKED_AT_IN_TURN, TURN_MS, QuietPartition
 from kafkapy.types import TopicPartition
 from tests.replication.brokers import brokers
 from tests.replication.logs import ME, TP, Node, batch, state
-from tests.server.harness import batch as records
 from tests.server.harness import run
 
 FOLLOWER, OTHER = 2, 3

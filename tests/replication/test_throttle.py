@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.client import batch as batch_of
+from harness.client import values_of
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.log_config import LogConfig
 from kafkapy.protocol.messages.fetch import FetchRequest
@@ -23,9 +25,7 @@ from tests.replication.brokers import TP, Brokers, brokers
 from tests.replication.leader import BACKOFF_MS, Pair, throttles
 from tests.replication.logs import ME, Node, batch
 from tests.replication.reading import fetch, read_all
-from tests.server.harness import batch as batch_of
 from tests.server.harness import run as run_cluster
-from tests.server.harness import values_of
 
 FOLLOWER = 2
 SIZE = len(batch())

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.client import Client, batch, frame, produce_request, values_of
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkapy.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkapy.protocol.messages.metadata import MetadataRequest
@@ -15,7 +16,7 @@ from kafkapy.protocol.reader import Reader
 from kafkapy.records.batch import MAGIC_OFFSET, crc_of
 from kafkapy.records.record import Record, encode_batch
 from kafkapy.types import TopicPartition
-from tests.server.harness import Client, batch, frame, produce_request, run, running_broker, values_of
+from tests.server.harness import run, running_broker
 
 
 def tls_hello() -> bytes:

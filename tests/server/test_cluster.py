@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.client import Client, batch
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.metadata.exchange.exported import NotExportedError
 from kafkapy.metadata.exchange.metadata_changes import changes
@@ -17,7 +18,7 @@ from kafkapy.server.handlers import ALL_APIS
 from kafkapy.server.lifecycle.broker import BrokerServer
 from kafkapy.storage.errors import ClusterIdMismatchError
 from tests.metadata.zookeeper_server import ZooKeeperServer
-from tests.server.harness import Client, batch, run, until
+from tests.server.harness import run, until
 
 
 def _broker(path: Path, zookeeper: ZooKeeperServer, broker_id: int, **keys: str) -> BrokerServer:

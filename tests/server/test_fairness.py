@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from harness.client import Client, batch, frame, values_of
 from kafkapy import turns
 from kafkapy.network import connection as connection_module
 from kafkapy.network.budget import RequestMemory
@@ -31,7 +32,7 @@ from kafkapy.server.dispatch.result import Handle, Result
 from kafkapy.server.handlers import CLIENT_APIS
 from kafkapy.server.lifecycle.broker import BrokerServer
 from kafkapy.types import TopicPartition
-from tests.server.harness import Client, batch, frame, run, running_broker, values_of
+from tests.server.harness import run, running_broker
 
 SMALL = ApiVersionsRequest()
 MANY = 3_000

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from harness.client import Client, frame
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkapy.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -30,7 +31,7 @@ from kafkapy.server.lifecycle.broker import BrokerServer
 from kafkapy.testing.clock import ManualClock
 from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
-from tests.server.harness import Client, frame, run, running_broker
+from tests.server.harness import run, running_broker
 
 LATE = TopicPartition("late", 0)
 METADATA = MetadataRequest(topics=[MetadataRequestTopic(name="late")], allow_auto_topic_creation=False)

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from harness.client import Client, batch
 from kafkapy.clock import SystemClock
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.metadata.embedded import EmbeddedStore
 from kafkapy.server.lifecycle.broker import BrokerServer
 from tests.controller.harness import cluster
-from tests.server.harness import Client, batch, run, until
+from tests.server.harness import run, until
 
 
 def _broker(path: Path, store: EmbeddedStore, broker_id: int) -> BrokerServer:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from harness.client import Client, batch, frame, values_of
 from kafkapy.metadata.embedded import EmbeddedSession
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -12,7 +13,7 @@ from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from kafkapy.server.lifecycle.broker import BrokerServer
-from tests.server.harness import Client, batch, frame, run, running_broker, until, values_of
+from tests.server.harness import run, running_broker, until
 
 
 async def _commit(client: Client, offset: int) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from harness.client import Client
 from kafkapy.metadata.sqlite_file import SqliteFile
 from kafkapy.metadata.store import CLIENT_WAIT_MS, StoreFileError
 from kafkapy.protocol.messages.alter_partition_reassignments import (
@@ -27,7 +28,7 @@ from kafkapy.protocol.messages.incremental_alter_configs import (
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkapy.testing.clock import ManualClock
-from tests.server.harness import Client, run, running_broker, until
+from tests.server.harness import run, running_broker, until
 
 TIMEOUT_MS = 3_000
 FIRST = CreateTopicsRequest([CreatableTopic("first", 1, 1)], timeout_ms=TIMEOUT_MS)

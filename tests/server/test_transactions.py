@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from harness.client import Client, batch, frame, produce_request
 from kafkapy.coordinator.transaction.marker_sender import MarkerSender
 from kafkapy.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from kafkapy.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -20,7 +21,7 @@ from kafkapy.protocol.messages.txn_offset_commit import (
 )
 from kafkapy.server.lifecycle.broker import BrokerServer
 from kafkapy.testing.clock import ManualClock
-from tests.server.harness import Client, batch, frame, produce_request, run, running_broker
+from tests.server.harness import run, running_broker
 
 Producer = tuple[int, int]
 READ_COMMITTED = 1

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
+from harness.storage.batches import PARTITION, START_MS
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.log_config import LogConfig
 from kafkapy.platform.errors import KafkaStorageError
@@ -29,7 +30,7 @@ from tests.simulation.durable import Survival
 from tests.simulation.flusher import SlowFlusher
 from tests.simulation.model import Aborted, Change, Model, Stored, stored_in
 from tests.storage.compacting import InlinePool
-from tests.storage.support import PARTITION, START_MS, contents, crash
+from tests.storage.support import contents, crash
 
 Result = TypeVar("Result")
 

@@ -23,6 +23,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from harness.storage.batches import START_MS, marker
 from kafkapy.config.log_config import LogConfig
 from kafkapy.config.own_keys import FLUSH_AS_KAFKA, FLUSH_BEFORE_ACK
 from kafkapy.platform.errors import KafkaStorageError
@@ -36,7 +37,6 @@ from tests.simulation.disk import CHANGES, Fault
 from tests.simulation.durable import Survival
 from tests.simulation.machine import Died, Subject
 from tests.simulation.model import Aborted, Change, Stored
-from tests.storage.support import START_MS, marker
 
 HISTORIES = int(os.environ.get("KAFKAPY_SIMULATIONS", "0"))
 STEPS = int(os.environ.get("KAFKAPY_SIMULATION_STEPS", "40"))

@@ -8,6 +8,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from harness.storage.batches import PARTITION, START_MS
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.log_config import LogConfig
 from kafkapy.errors import BrokerError
@@ -22,7 +23,6 @@ from kafkapy.storage.log.log import Log, Storage
 from kafkapy.storage.log_manager import LogManager
 from kafkapy.storage.log_manager_start import load_logs
 from kafkapy.testing.clock import ManualClock
-from tests.storage.support import PARTITION, START_MS
 
 COMPACT = LogConfig(
     cleanup_policy=("compact",), segment_bytes=1000, min_cleanable_dirty_ratio=0.01, delete_retention_ms=0

@@ -2,6 +2,7 @@
 
 import pytest
 
+from harness.storage.batches import marker
 from kafkapy.records.batch import (
     DELETE_HORIZON_BIT,
     LOG_APPEND_TIME,
@@ -24,7 +25,6 @@ from kafkapy.storage.compaction.batch_filter import (
 )
 from kafkapy.storage.compaction.offset_map import OffsetMap
 from kafkapy.storage.log.transaction_index import AbortedTransaction
-from tests.storage.support import marker
 
 RECORDS = [
     Record(b"a", b"1", 100), Record(b"b", b"2", 300), Record(None, b"3", 200), Record(b"b", b"4", 250),

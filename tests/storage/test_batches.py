@@ -2,12 +2,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import START_MS, batch
 from kafkapy.platform.files import Files
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.records.record import Record, encode_legacy
 from kafkapy.storage.log.batches import SMALLEST_BATCH, read_batches
 from kafkapy.storage.log.log_file import LogFile
-from tests.storage.support import START_MS, batch
 
 
 def _file(path: Path, *contents: bytes | bytearray) -> tuple[LogFile, int]:

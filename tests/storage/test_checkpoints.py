@@ -2,11 +2,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import GOLDEN
 from kafkapy.platform.files import Files
 from kafkapy.storage.checkpoints import OffsetCheckpoint, decode
 from kafkapy.storage.errors import MalformedCheckpointError
 from kafkapy.types import TopicPartition
-from tests.storage.support import GOLDEN
 
 NAMES = ["recovery-point-offset-checkpoint", "replication-offset-checkpoint", "log-start-offset-checkpoint"]
 

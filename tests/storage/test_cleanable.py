@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import START_MS, marker
 from kafkapy.config.log_config import LogConfig
 from kafkapy.storage.compaction.cleanable import examine
 from kafkapy.storage.log.log import Log
 from tests.storage.compacting import COMPACT, append, close_segment
-from tests.storage.support import START_MS, marker, open_log
+from tests.storage.support import open_log
 
 HOUR_MS = 3_600_000
 

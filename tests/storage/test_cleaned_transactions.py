@@ -1,10 +1,10 @@
 """Void data of transactions, and markers that must stay."""
 
+from harness.storage.batches import marker
 from kafkapy.records.batch import BatchHeader, read_header
 from kafkapy.records.record import Record, encode_batch
 from kafkapy.storage.compaction.batch_filter import CleanedTransactions
 from kafkapy.storage.log.transaction_index import AbortedTransaction
-from tests.storage.support import marker
 
 
 def data(offset: int, producer_id: int = 7, *, transactional: bool = True) -> BatchHeader:

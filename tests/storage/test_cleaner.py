@@ -9,6 +9,7 @@ from queue import SimpleQueue
 
 import pytest
 
+from harness.storage.batches import PARTITION, START_MS
 from kafkapy.config.log_config import LogConfig
 from kafkapy.platform.files import FileSlice
 from kafkapy.platform.worker_pool import WorkerDiedError, WorkerStartError
@@ -19,7 +20,6 @@ from kafkapy.storage.log.log import SEGMENTS_IN_A_STEP, Log
 from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
 from tests.storage.compacting import COMPACT, World, append, close_segment, names_of, values_in
-from tests.storage.support import PARTITION, START_MS
 
 PATIENCE_S = 30
 

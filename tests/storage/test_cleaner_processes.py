@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from harness.storage.batches import PARTITION
 from kafkapy.platform import worker_pool
 from kafkapy.storage.compaction.cleaner import LogCleaner
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log_manager import LogManager
 from tests.storage.compacting import COMPACT, World, append, names_of, values_in
-from tests.storage.support import PARTITION
 
 PATIENCE_S = 30
 COMPACTED = [2, 3, 4, 5, 6]

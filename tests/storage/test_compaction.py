@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.storage.batches import PARTITION, START_MS, marker
 from kafkapy.platform.files import Descriptor, Files
 from kafkapy.records.batch import read_header
 from kafkapy.records.control import ControlType, Marker, encode_marker
@@ -30,7 +31,7 @@ from tests.storage.compacting import (
     records_in,
     values_in,
 )
-from tests.storage.support import PARTITION, START_MS, contents, marker
+from tests.storage.support import contents
 
 BIG = replace(COMPACT, segment_bytes=100_000)
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import PARTITION
 from kafkapy.platform.worker import JobCancelledError
 from kafkapy.platform.worker_pool import WorkerDiedError
 from kafkapy.storage.compaction.compaction_run import CompactionRun
 from kafkapy.storage.log.log import Log
 from tests.storage.compacting import World, append, names_of, values_in
-from tests.storage.support import PARTITION
 
 
 @pytest.fixture

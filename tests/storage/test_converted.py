@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from harness.storage.batches import START_MS, batch, marker
 from kafkapy.platform.files import Files, FileSlice
 from kafkapy.records.batch import HEADER_SIZE, iterate_headers
 from kafkapy.records.convert import convert
@@ -15,7 +16,6 @@ from kafkapy.records.errors import CorruptRecordError, UnsupportedCompressionTyp
 from kafkapy.records.record import STEP_RECORDS, STEP_SIZE, Record, encode_legacy, read_records
 from kafkapy.storage.log.converted import PIECE_SIZE, ConvertedSlice, holds_newer_format
 from kafkapy.turns import in_turns
-from tests.storage.support import START_MS, batch, marker
 
 
 def _slice(path: Path, *contents: bytes | bytearray, size: int | None = None) -> FileSlice:

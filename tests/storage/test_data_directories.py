@@ -2,12 +2,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import START_MS
 from kafkapy.platform.errors import LogDirectoryError, LogDirectoryLockedError
 from kafkapy.platform.files import Files
 from kafkapy.storage.data_directories import DataDirectories
 from kafkapy.storage.data_directory import DataDirectory
 from kafkapy.storage.errors import BrokerIdMismatchError, ClusterIdMismatchError
-from tests.storage.support import START_MS
 
 
 def _directories(*paths: Path) -> DataDirectories:

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import GOLDEN
 from kafkapy.platform.files import Files
 from kafkapy.platform.flusher import InlineFlusher
 from kafkapy.storage.checkpoints import Checkpointed
@@ -13,7 +14,6 @@ from kafkapy.storage.errors import (
     UnknownIdentityVersionError,
 )
 from kafkapy.types import TopicPartition
-from tests.storage.support import GOLDEN
 
 OURS = MetaProperties(1, "o2tiW_b9QVyBj9RJPsfm6Q")
 

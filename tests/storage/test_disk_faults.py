@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import PARTITION, START_MS, batch, produced
 from kafkapy.config.log_config import LogConfig
 from kafkapy.config.own_keys import FLUSH_BEFORE_ACK
 from kafkapy.platform.descriptors import Descriptor
@@ -27,7 +28,7 @@ from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
 from tests.simulation.disk import Fault, SimulatedDisk
 from tests.simulation.durable import Survival
-from tests.storage.support import PARTITION, START_MS, Failures, batch, fill, open_log, produced, reopen
+from tests.storage.support import Failures, fill, open_log, reopen
 
 BATCHES = 40
 CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=0)

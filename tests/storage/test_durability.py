@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import PARTITION, START_MS, batch, produced
 from kafkapy.config.log_config import LogConfig
 from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.platform.files import Descriptor, Files
@@ -12,7 +13,7 @@ from kafkapy.storage.log_manager import LogManager
 from kafkapy.storage.log_manager_start import load_logs
 from kafkapy.testing.clock import ManualClock
 from tests.storage.slow_flusher import SlowFlusher
-from tests.storage.support import PARTITION, START_MS, batch, contents, fill, open_log, produced, reopen
+from tests.storage.support import contents, fill, open_log, reopen
 
 ACK = LogConfig(kafkapy_flush="ack")
 

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from harness.storage.batches import marker, produced
 from kafkapy.config.log_config import LogConfig
 from kafkapy.errors import BrokerError
 from kafkapy.records.scanner import UsualBatch
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.producer_state import ProducerState
-from tests.storage.support import append, contents, marker, open_log, produced, reopen
+from tests.storage.support import append, contents, open_log, reopen
 
 SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=300)
 

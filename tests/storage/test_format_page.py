@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.storage.format_page import Page, check_directory
-from tests.storage.inspection.support import written
-from tests.storage.support import GOLDEN, batch
+from harness.storage.batches import GOLDEN, batch
+from harness.storage.format_page import Page, check_directory
+from harness.storage.partition import written
 
 FORMATS = GOLDEN.parent / "formats-272"
 

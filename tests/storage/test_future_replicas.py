@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import PARTITION, START_MS, batch, produced
 from kafkapy.config.log_config import LogConfig
 from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.platform.files import Files, FileSlice
@@ -17,7 +18,7 @@ from kafkapy.testing.clock import ManualClock
 from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
 from tests.storage.broken_disk import BrokenDisk
-from tests.storage.support import PARTITION, START_MS, batch, crash, fill, offsets_of, produced
+from tests.storage.support import crash, fill, offsets_of
 
 FUTURE = f"orders-0.{'0' * 32}-future"
 

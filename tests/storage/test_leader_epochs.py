@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import GOLDEN
 from kafkapy.platform.files import Files
 from kafkapy.storage.errors import MalformedCheckpointError
 from kafkapy.storage.log.leader_epochs import EpochEntry, LeaderEpochs
 from tests.storage.broken_disk import BrokenDisk
-from tests.storage.support import GOLDEN
 
 
 def _epochs(path: Path, *entries: tuple[int, int], end: int = 100) -> LeaderEpochs:

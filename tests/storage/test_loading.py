@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import START_MS
 from kafkapy.config.log_config import LogConfig
 from kafkapy.platform.errors import KafkaStorageError, LogDirectoryError
 from kafkapy.storage.log.log import Storage
@@ -10,7 +11,7 @@ from kafkapy.storage.log_manager_start import load_logs
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
 from tests.storage.broken_disk import BrokenDisk
-from tests.storage.support import START_MS, crash, fill
+from tests.storage.support import crash, fill
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 

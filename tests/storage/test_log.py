@@ -2,11 +2,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import START_MS, batch, produced
 from kafkapy.config.log_config import LogConfig
 from kafkapy.records.batch import read_header
 from kafkapy.storage.errors import OffsetOutOfRangeError
 from kafkapy.turns import finish
-from tests.storage.support import START_MS, batch, contents, fill, open_log, produced, reopen
+from tests.storage.support import contents, fill, open_log, reopen
 
 
 def test_the_high_watermark_stays_within_the_log(tmp_path: Path) -> None:

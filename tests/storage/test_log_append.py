@@ -5,6 +5,7 @@ from types import FrameType
 
 import pytest
 
+from harness.storage.batches import START_MS, batch, marker, produced
 from kafkapy.config.log_config import LogConfig
 from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.platform.files import Descriptor, Files
@@ -20,7 +21,7 @@ from kafkapy.storage.errors import (
 )
 from kafkapy.storage.log.log import TAIL_BATCHES, Log, Storage
 from kafkapy.testing.clock import ManualClock
-from tests.storage.support import START_MS, batch, contents, fill, marker, open_log, produced, reopen
+from tests.storage.support import contents, fill, open_log, reopen
 
 
 class FullDisk(Files):

@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import START_MS
 from kafkapy.config.log_config import LogConfig
 from kafkapy.platform.files import Files
 from kafkapy.storage.log_manager import LogManager
 from kafkapy.storage.log_manager_start import load_logs
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
-from tests.storage.support import START_MS, fill, open_log, reopen
+from tests.storage.support import fill, open_log, reopen
 
 
 def test_preparing_a_close_lists_the_files_to_fsync(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import GOLDEN, PARTITION, START_MS, batch, produced
 from kafkapy.config.log_config import LogConfig
 from kafkapy.platform.errors import KafkaStorageError, LogDirectoryError
 from kafkapy.platform.files import Files
@@ -20,7 +21,7 @@ from kafkapy.testing.clock import ManualClock
 from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
 from tests.storage.broken_disk import BrokenDisk
-from tests.storage.support import GOLDEN, PARTITION, START_MS, batch, contents, crash, fill, produced
+from tests.storage.support import contents, crash, fill
 
 
 class Compacting(NoCompactor):

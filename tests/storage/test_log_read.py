@@ -3,12 +3,13 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import START_MS, batch, marker, produced
 from kafkapy.config.log_config import LogConfig
 from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.storage.errors import OffsetOutOfRangeError
 from kafkapy.storage.log.index import OffsetIndex
 from kafkapy.storage.log.log import Log
-from tests.storage.support import START_MS, batch, fill, marker, offsets_of, open_log, produced, reopen
+from tests.storage.support import fill, offsets_of, open_log, reopen
 
 SIZE = len(batch(value=b"v" * 100))
 

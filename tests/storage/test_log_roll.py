@@ -3,13 +3,14 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import START_MS, batch, produced
 from kafkapy.config.log_config import LogConfig
 from kafkapy.storage.log.log import Log, Storage
 from kafkapy.storage.log.roll import rolling_ms, waited_ms
 from kafkapy.storage.log.segment import AppendedRange
 from kafkapy.testing.clock import ManualClock
 from tests.simulation.disk import Fault, SimulatedDisk
-from tests.storage.support import START_MS, Failures, batch, contents, fill, open_log, produced, reopen
+from tests.storage.support import Failures, contents, fill, open_log, reopen
 
 
 def _clock(log: Log) -> ManualClock:

@@ -2,11 +2,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import batch, produced
 from kafkapy.config.log_config import LogConfig
 from kafkapy.storage.errors import OutOfOrderSequenceError
 from kafkapy.storage.log.log import Log
 from kafkapy.testing.clock import ManualClock
-from tests.storage.support import append, batch, fill, offsets_of, open_log, produced, reopen
+from tests.storage.support import append, fill, offsets_of, open_log, reopen
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import PARTITION, START_MS, batch, produced
 from kafkapy.config.log_config import LogConfig
 from kafkapy.platform.files import Files
 from kafkapy.platform.flusher import InlineFlusher
@@ -19,7 +20,7 @@ from kafkapy.storage.log_manager_start import load_logs
 from kafkapy.storage.recovery.listing import list_partition
 from kafkapy.testing.clock import ManualClock
 from kafkapy.turns import finish
-from tests.storage.support import PARTITION, START_MS, batch, crash, fill, open_log, produced, reopen
+from tests.storage.support import crash, fill, open_log, reopen
 
 SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=200)
 ZERO, FIVE = f"{0:020d}", f"{5:020d}"

@@ -8,11 +8,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from harness.storage.batches import START_MS, batch
 from kafkapy.config.log_config import LogConfig
 from kafkapy.records.batch import read_header
 from kafkapy.records.record import read_records
 from kafkapy.storage.log.log import Log
-from tests.storage.support import START_MS, batch, open_log, reopen
+from tests.storage.support import open_log, reopen
 
 CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=200)
 Appended = tuple[int, int, bytes]

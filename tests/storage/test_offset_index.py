@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import GOLDEN
 from kafkapy.platform.files import Files
 from kafkapy.storage.errors import CorruptIndexError
 from kafkapy.storage.log.index import IndexCache, OffsetIndex
-from tests.storage.support import GOLDEN
 
 
 def _index(path: Path, base_offset: int = 75, max_bytes: int = 10_485_760) -> OffsetIndex:

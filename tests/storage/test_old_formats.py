@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import START_MS, batch
 from kafkapy.config.log_config import LogConfig
 from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.records.errors import RecordBatchTooLargeError, UnsupportedForMessageFormatError
 from kafkapy.records.record import Record, encode_legacy
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.segment import TimestampOffset
-from tests.storage.support import START_MS, batch, open_log, reopen
+from tests.storage.support import open_log, reopen
 
 FORMATS = {0: "0.9.0", 1: "0.10.0", 2: "2.7"}
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import START_MS, produced
 from kafkapy.config.log_config import LogConfig
 from kafkapy.platform.errors import LogDirectoryError
 from kafkapy.platform.worker import JobCancelledError
@@ -19,7 +20,7 @@ from kafkapy.storage.parallel_recovery import Progress, default_processes
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
 from tests.storage.broken_disk import BrokenDisk
-from tests.storage.support import START_MS, contents, crash, fill, produced
+from tests.storage.support import contents, crash, fill
 
 CONFIG = LogConfig(segment_bytes=2000, index_interval_bytes=300)
 PARTITIONS = [TopicPartition("t", number) for number in range(4)]

@@ -1,9 +1,9 @@
 import pytest
 
+from harness.storage.batches import produced
 from kafkapy.records.batch import read_header
 from kafkapy.storage.errors import InvalidProducerEpochError, InvalidTxnStateError, OutOfOrderSequenceError
 from kafkapy.storage.log.producer_state import ProducerEntry
-from tests.storage.support import produced
 
 
 def _entry(*sequences: int, epoch: int = 3) -> ProducerEntry:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.storage.batches import START_MS, marker, produced
 from kafkapy.platform.files import Files
 from kafkapy.records.batch import BatchHeader, read_header
 from kafkapy.records.control import ControlRecord, read_control
@@ -18,7 +19,6 @@ from kafkapy.storage.log.producer_state import (
     Unreplicated,
 )
 from kafkapy.turns import finish
-from tests.storage.support import START_MS, marker, produced
 
 
 @pytest.fixture

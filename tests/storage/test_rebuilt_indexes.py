@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import START_MS, batch, marker, produced
 from kafkapy.config.log_config import LogConfig
 from kafkapy.storage.checkpoints import Checkpointed
 from kafkapy.storage.log.log import Log, Storage
@@ -11,7 +12,7 @@ from kafkapy.storage.log.transaction_index import AbortedTransaction
 from kafkapy.testing.clock import ManualClock
 from tests.simulation.disk import Crashed, SimulatedDisk
 from tests.simulation.durable import Survival
-from tests.storage.support import START_MS, batch, fill, marker, open_log, produced
+from tests.storage.support import fill, open_log
 
 CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=0)
 SEEDS = range(12)

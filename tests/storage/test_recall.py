@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import PARTITION, START_MS, batch, marker, produced
 from kafkapy.config.log_config import LogConfig
 from kafkapy.platform.disk_errors import as_storage_error
 from kafkapy.platform.files import Files
@@ -16,7 +17,7 @@ from kafkapy.storage.log_manager import LogManager
 from kafkapy.storage.log_manager_start import load_logs
 from kafkapy.testing.clock import ManualClock
 from kafkapy.turns import Steps, finish
-from tests.storage.support import PARTITION, START_MS, append, batch, marker, open_log, produced, reopen
+from tests.storage.support import append, open_log, reopen
 
 ONE_EACH = LogConfig(segment_bytes=130)
 """A segment size with which each batch of these tests has a separate segment."""

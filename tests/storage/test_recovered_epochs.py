@@ -3,12 +3,13 @@ from typing import Final, NamedTuple
 
 import pytest
 
+from harness.storage.batches import batch
 from kafkapy.platform.files import Files
 from kafkapy.records.batch import read_header
 from kafkapy.storage.checkpoints import Checkpointed
 from kafkapy.storage.log.leader_epochs import EpochEntry, LeaderEpochs
 from kafkapy.storage.recovery.recovery import RecoveredEpochs
-from tests.storage.support import batch, open_log
+from tests.storage.support import open_log
 
 Entries = list[tuple[int, int]]
 

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import GOLDEN, START_MS, batch, marker, produced
 from kafkapy.config.log_config import LogConfig
 from kafkapy.platform.files import Files
 from kafkapy.records.batch import read_header
@@ -15,19 +16,7 @@ from kafkapy.storage.recovery.recovery import RecoveredEpochs, load, recover_seg
 from kafkapy.testing.clock import ManualClock
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.durable import Survival
-from tests.storage.support import (
-    GOLDEN,
-    START_MS,
-    append,
-    batch,
-    contents,
-    fill,
-    marker,
-    offsets_of,
-    open_log,
-    produced,
-    reopen,
-)
+from tests.storage.support import append, contents, fill, offsets_of, open_log, reopen
 
 SMALL = LogConfig(segment_bytes=2000)
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import batch
 from kafkapy.config.log_config import LogConfig
 from kafkapy.platform.worker import JobCancelledError, JobContext, Output
 from kafkapy.storage.recovery.recovery_job import LoopLessClock, run
-from tests.storage.support import batch, fill, open_log
+from tests.storage.support import fill, open_log
 
 CONFIG = LogConfig(segment_bytes=2000, cleanup_policy=("compact", "delete"))
 

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import batch
 from kafkapy.config.log_config import LogConfig
 from kafkapy.platform import portable
 from kafkapy.platform.descriptors import FileSlice
@@ -11,7 +12,7 @@ from kafkapy.platform.flusher import InlineFlusher
 from kafkapy.records.batch import read_header
 from kafkapy.storage.log.log import SEGMENTS_IN_A_STEP, Storage
 from kafkapy.testing.clock import ManualClock
-from tests.storage.support import batch, fill, open_log
+from tests.storage.support import fill, open_log
 
 CONFIG = LogConfig(segment_bytes=4 * len(batch(value=b"v" * 100)), file_delete_delay_ms=1000)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import PARTITION, START_MS, batch
 from kafkapy.config.log_config import LogConfig
 from kafkapy.platform.files import Files
 from kafkapy.records.batch import read_header
@@ -16,7 +17,7 @@ from kafkapy.storage.recovery.recovery import load
 from kafkapy.storage.recovery.replace import CLEANED_SUFFIX, Replacement, finish_interrupted
 from kafkapy.testing.clock import ManualClock
 from tests.storage.slow_flusher import SlowFlusher
-from tests.storage.support import PARTITION, START_MS, batch, fill, open_log
+from tests.storage.support import fill, open_log
 
 CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=100)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import START_MS, batch, produced
 from kafkapy.config.log_config import LogConfig
 from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.platform.files import Files
@@ -14,7 +15,7 @@ from kafkapy.storage.log.retention import delete_old_segments
 from kafkapy.testing.clock import ManualClock
 from kafkapy.turns import finish
 from tests.simulation.disk import Fault, SimulatedDisk
-from tests.storage.support import START_MS, batch, fill, offsets_of, open_log, produced, reopen
+from tests.storage.support import fill, offsets_of, open_log, reopen
 
 VALUE = b"v" * 100
 SIZE = len(batch(value=VALUE))

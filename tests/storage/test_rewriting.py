@@ -2,13 +2,14 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import START_MS, batch, marker, produced
 from kafkapy.config.log_config import LogConfig
 from kafkapy.platform.descriptors import Descriptor
 from kafkapy.platform.files import Files
 from kafkapy.storage.log.durability import Rewriting
 from kafkapy.storage.log.log import Log, Storage
 from kafkapy.testing.clock import ManualClock
-from tests.storage.support import START_MS, batch, contents, fill, marker, open_log, produced
+from tests.storage.support import contents, fill, open_log
 
 STEM = "orders-0/00000000000000000000"
 

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import batch
 from kafkapy.config.log_config import LogConfig
 from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.records.batch import iterate_headers
@@ -9,7 +10,7 @@ from kafkapy.storage.log import salvage
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.salvage import Damage
 from kafkapy.turns import Steps
-from tests.storage.support import batch, fill, open_log
+from tests.storage.support import fill, open_log
 
 BATCHES = 12
 

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import GOLDEN, START_MS, batch
 from kafkapy.platform.descriptors import Descriptor
 from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.platform.files import Files
@@ -12,7 +13,6 @@ from kafkapy.storage.log.batches import SMALLEST_BATCH
 from kafkapy.storage.log.index import IndexCache
 from kafkapy.storage.log.segment import AppendedRange, Segment
 from kafkapy.storage.log.time_search import find_timestamp
-from tests.storage.support import GOLDEN, START_MS, batch
 
 
 def _segment(path: Path, base_offset: int = 0) -> Segment:

@@ -4,9 +4,9 @@ from struct import pack
 import pytest
 from crc32c import crc32c
 
+from harness.storage.batches import GOLDEN
 from kafkapy.storage.errors import CorruptSnapshotError
 from kafkapy.storage.log.producer_state import ProducerEntry, decode_snapshot, encode_snapshot
-from tests.storage.support import GOLDEN
 
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.rglob("*.snapshot")), ids=lambda path: f"{path.parent.name}-{path.stem}")

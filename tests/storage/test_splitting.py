@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import START_MS
 from kafkapy.records.record import Record, encode_batch, encode_legacy
 from kafkapy.storage.checkpoints import Checkpointed
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.segment import AppendedRange
 from kafkapy.storage.recovery import recovery
 from tests.storage.compacting import World, append, close_segment, names_of, values_in
-from tests.storage.support import START_MS, open_log
+from tests.storage.support import open_log
 from tests.storage.test_compaction import end, transactional
 
 FAR = 2**31

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import PARTITION, START_MS, batch
 from kafkapy.config.log_config import LogConfig
 from kafkapy.platform.errors import LogDirectoryError
 from kafkapy.platform.files import Files
@@ -17,7 +18,7 @@ from kafkapy.turns import finish
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.durable import Survival
 from tests.storage.slow_flusher import SlowFlusher
-from tests.storage.support import PARTITION, START_MS, batch, crash, fill, open_log
+from tests.storage.support import crash, fill, open_log
 
 RECOVERY_POINTS = "data/recovery-point-offset-checkpoint"
 LOG_STARTS = "data/log-start-offset-checkpoint"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import PARTITION, START_MS, batch, marker, produced
 from kafkapy.config.log_config import LogConfig
 from kafkapy.config.own_keys import FLUSH_BEFORE_ACK
 from kafkapy.platform.descriptors import Descriptor
@@ -20,7 +21,6 @@ from kafkapy.storage.lowered_checkpoints import lower_checkpoints
 from kafkapy.testing.clock import ManualClock
 from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
-from tests.storage.support import PARTITION, START_MS, batch, marker, produced
 
 CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=0)
 COUNT = 40

@@ -2,11 +2,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import GOLDEN
 from kafkapy.platform.files import Files
 from kafkapy.storage.errors import CorruptIndexError
 from kafkapy.storage.log.index import IndexCache, TimeIndex
 from kafkapy.types import NO_TIMESTAMP
-from tests.storage.support import GOLDEN
 
 
 def _index(path: Path, max_bytes: int = 10_485_760) -> TimeIndex:

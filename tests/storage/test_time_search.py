@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import START_MS, batch
 from kafkapy.records.batch import read_header
 from kafkapy.records.record import Record, encode_batch, encode_empty_batch, encode_legacy
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.time_search import INLINE_RECORDS, INLINE_SIZE, LongSearchError
-from tests.storage.support import START_MS, batch, open_log
+from tests.storage.support import open_log
 
 
 def _found(log: Log, timestamp_ms: int, most_searches: int = 9) -> tuple[tuple[int, int] | None, int]:

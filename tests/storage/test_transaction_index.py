@@ -2,12 +2,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import GOLDEN
 from kafkapy.platform.descriptors import Descriptor
 from kafkapy.platform.files import Files
 from kafkapy.storage.errors import CorruptIndexError
 from kafkapy.storage.log.transaction_index import ENTRY, AbortedTransaction, TransactionIndex
 from tests.simulation.disk import Fault, SimulatedDisk
-from tests.storage.support import GOLDEN
 
 
 def test_real_kafkas_index_parses_and_encodes_the_same(tmp_path: Path) -> None:

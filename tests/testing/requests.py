@@ -5,6 +5,7 @@ import re
 from importlib import import_module
 from typing import Any
 
+from harness.client import batch
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.constants import ResourceType
 from kafkapy.protocol.messages import request_class
@@ -15,7 +16,6 @@ from kafkapy.protocol.messages.create_acls import AclCreation
 from kafkapy.protocol.messages.delete_acls import DeleteAclsFilter
 from kafkapy.protocol.messages.metadata import MetadataRequestTopic
 from kafkapy.protocol.places import PLACES, Place, Role
-from tests.server.harness import batch
 
 TOPIC = "orders"
 RESULTS = {

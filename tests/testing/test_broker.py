@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import kafkapy.testing
+from harness.client import Client, batch
 from kafkapy.testing import Broker, BrokerNotRunningError, BrokerStartError, NotInTimeError
-from tests.server.harness import Client, batch
 
 
 def test_the_broker_serves_within_the_with_and_is_closed_after_it() -> None:

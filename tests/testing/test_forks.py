@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.client import frame
 from kafkapy.network.sender import sendfile
 from kafkapy.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkapy.testing import AsyncBroker, AsyncCluster, Broker, BrokerNotRunningError, Cluster
-from tests.server.harness import frame
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 

@@ -17,9 +17,9 @@ USE = """
 import asyncio, os, sys
 {taken_away}
 sys.path.insert(0, {root!r})
+from harness.client import Client, values_of
 from kafkapy.protocol.messages.fetch import FetchRequest
 from kafkapy.testing import Broker
-from tests.server.harness import Client, values_of
 
 VALUES = [bytes([at]) * 30_000 for at in range(40)]
 

@@ -25,7 +25,7 @@ RESIDENT_BYTES = 21_000_000
 _FIRST_PRODUCE = """
 import asyncio, json, time
 from kafkapy.testing import Broker
-from tests.server.harness import Client, batch, produce_request
+from harness.client import Client, batch, produce_request
 
 async def first_acknowledged(port):
     client = Client(*await asyncio.open_connection("127.0.0.1", port))

@@ -1,6 +1,7 @@
 from pathlib import Path
 from uuid import UUID
 
+from harness.client import batch, produce_request
 from kafkapy.observe.trace.summary import HIDDEN, LOOKED_THROUGH, MOST_VALUES, has_error, of_records, summary
 from kafkapy.platform.files import Files, FileSlice
 from kafkapy.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
@@ -9,7 +10,6 @@ from kafkapy.protocol.messages.fetch import FetchRequest, FetchTopic
 from kafkapy.protocol.messages.heartbeat import HeartbeatResponse
 from kafkapy.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkapy.protocol.messages.list_groups import ListGroupsRequest
-from tests.server.harness import batch, produce_request
 
 
 def test_fields_with_default_values_are_left_out() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from harness.client import Client, batch, fetch_request, frame, produce_request
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.observe.trace.filter import parse_filter
 from kafkapy.observe.trace.lines import as_json
@@ -26,7 +27,7 @@ from kafkapy.replication.partition import RemoteReplica
 from kafkapy.server.dispatch.interception import Hooks
 from kafkapy.testing.faults import Faults
 from kafkapy.types import TopicPartition
-from tests.server.harness import Client, batch, fetch_request, frame, produce_request, run, running_broker, until
+from tests.server.harness import run, running_broker, until
 
 
 class Shown:

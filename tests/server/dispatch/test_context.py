@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from harness.client import Client
 from kafkapy.metadata.errors import InvalidTopicError
 from kafkapy.metrics import PEER_LINES_A_SECOND, Metrics
 from kafkapy.network.session import Session
@@ -14,7 +15,7 @@ from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.messages.metadata import MetadataRequest
 from kafkapy.server.dispatch.context import RequestContext
 from kafkapy.testing.clock import ManualClock
-from tests.server.harness import Client, run, running_broker
+from tests.server.harness import run, running_broker
 
 
 @pytest.mark.parametrize(("keys", "host"), [

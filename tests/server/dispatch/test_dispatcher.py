@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from harness.client import Client, frame
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.network.errors import UnencodableResponseError, UnservedRequestError
 from kafkapy.network.session import Session
@@ -39,7 +40,7 @@ from kafkapy.server.dispatch.local_requests import LocalRequests
 from kafkapy.server.dispatch.routes import route_of
 from kafkapy.server.handlers import ALL_APIS, CLIENT_APIS, REGISTRY
 from kafkapy.types import TopicPartition
-from tests.server.harness import Client, frame, run, running_broker
+from tests.server.harness import run, running_broker
 
 
 @pytest.mark.parametrize("api", REGISTRY.values(), ids=lambda api: api.module)

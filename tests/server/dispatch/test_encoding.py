@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from harness.client import Client
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
@@ -28,7 +29,7 @@ from kafkapy.server.dispatch.encoding import (
 from kafkapy.server.dispatch.encoding import encode as encode_frame
 from kafkapy.server.dispatch.interception import Hooks, decoded_handler
 from kafkapy.server.dispatch.result import Handle, Result
-from tests.server.harness import Client, run, running_broker
+from tests.server.harness import run, running_broker
 
 
 def heartbeat(error_code: int = 0, version: int = 0) -> Filled:

@@ -1,6 +1,7 @@
 from pathlib import Path
 from typing import Any
 
+from harness.client import Client
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from kafkapy.server.dispatch.context import RequestContext, Services
@@ -9,7 +10,7 @@ from kafkapy.server.dispatch.interception import Hooks
 from kafkapy.server.dispatch.result import Handle, Result
 from kafkapy.server.dispatch.routes import route_of
 from kafkapy.server.handlers import CLIENT_APIS, REGISTRY
-from tests.server.harness import Client, run, running_broker
+from tests.server.harness import run, running_broker
 
 
 class Counting:

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.client import Client
 from kafkapy.network.session import Session
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.headers import RequestHeader
@@ -21,7 +22,7 @@ from kafkapy.server.dispatch.message_places import (
     names_topics,
 )
 from kafkapy.server.handlers import REGISTRY
-from tests.server.harness import Client, run, running_broker
+from tests.server.harness import run, running_broker
 from tests.testing.requests import RESULTS, TOPIC, request_of
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from harness.client import Client, batch, fetch_request, frame, produce_request, values_of
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.messages.delete_topics import DeleteTopicsRequest
 from kafkapy.protocol.messages.fetch import FetchPartition, FetchRequest
@@ -21,19 +22,7 @@ from kafkapy.protocol.messages.offset_commit import (
 )
 from kafkapy.server.dispatch import forms
 from kafkapy.types import TopicPartition
-from tests.server.harness import (
-    Client,
-    batch,
-    fetch_request,
-    frame,
-    produce_request,
-    raw,
-    run,
-    running_broker,
-    session_of,
-    until,
-    values_of,
-)
+from tests.server.harness import raw, run, running_broker, session_of, until
 
 SESSION_ID_PLACE = 4 + 2
 """In a response without its correlation id: behind throttle time and error."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from harness.client import EPOCH_MS, Client, batch, frame, produce_request, values_of
 from kafkapy.protocol.messages.delete_topics import DeleteTopicsRequest
 from kafkapy.protocol.messages.metadata import MetadataRequest
 from kafkapy.protocol.messages.produce import TopicProduceData
@@ -21,7 +22,7 @@ from kafkapy.server.dispatch.routes import route_of
 from kafkapy.server.handlers import produce
 from kafkapy.server.lifecycle.broker import BrokerServer
 from kafkapy.types import TopicPartition
-from tests.server.harness import EPOCH_MS, Client, batch, frame, produce_request, run, running_broker, until, values_of
+from tests.server.harness import run, running_broker, until
 
 LARGE = batch(os.urandom(3_000_000))
 LOG_APPEND_TIME = {"message__timestamp__type": "LogAppendTime"}

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from harness.client import Client, batch, frame, produce_request
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.errors import ErrorCode
@@ -37,17 +38,7 @@ from kafkapy.server.dispatch import forms as request_forms
 from kafkapy.server.dispatch.encoding import ResponseTemplate
 from kafkapy.server.lifecycle.broker import BrokerServer
 from kafkapy.types import TopicPartition
-from tests.server.harness import (
-    Client,
-    batch,
-    frame,
-    produce_request,
-    raw,
-    run,
-    running_broker,
-    session_of,
-    until,
-)
+from tests.server.harness import raw, run, running_broker, session_of, until
 
 BROKER_RESOURCE = 4
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from harness.client import Client
 from kafkapy.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -9,7 +10,7 @@ from kafkapy.protocol.messages.alter_partition import (
     RequestTopicData,
 )
 from tests.replication.brokers import Brokers, brokers
-from tests.server.harness import Client, run
+from tests.server.harness import run
 
 
 async def _ask(

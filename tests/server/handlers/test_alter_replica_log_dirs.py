@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.client import Client, batch, values_of
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -28,7 +29,7 @@ from kafkapy.protocol.messages.offset_commit import (
 from kafkapy.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from kafkapy.replication.copying import BATCHES_IN_A_STEP
 from kafkapy.server.lifecycle.broker import BrokerServer
-from tests.server.harness import Client, batch, run, running_broker, values_of
+from tests.server.harness import run, running_broker
 
 LIMIT = "replica.alter.log.dirs.io.max.bytes.per.second"
 Row = tuple[str, int, int, bool]

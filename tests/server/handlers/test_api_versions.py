@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.client import Client
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.server.handlers import REGISTRY
-from tests.server.harness import Client, run, running_broker
+from tests.server.harness import run, running_broker
 
 FETCHING_AND_STORING = {0: (0, 8), 1: (0, 12), 8: (0, 8), 9: (0, 7)}
 BETWEEN_BROKERS = {4, 5, 6, 7, 56}

@@ -2,11 +2,11 @@
 
 import asyncio
 
+from harness.cases.topic_cases import creatable
 from kafkapy.protocol.messages.create_topics import CreateTopicsRequest
 from kafkapy.protocol.primitives import decode, encode
 from kafkapy.server.handlers import create_topics
 from tests.controller.harness import cluster
-from tests.server.handlers.topic_cases import creatable
 from tests.server.handlers.topic_context import ask
 
 

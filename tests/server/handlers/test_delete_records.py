@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from harness.client import Client, batch, frame
 from kafkapy.clock import Clock
 from kafkapy.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkapy.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -14,7 +15,7 @@ from kafkapy.replication.partition import LeaderAndIsrPartition
 from kafkapy.server.lifecycle.broker import BrokerServer
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
-from tests.server.harness import Client, batch, frame, run, running_broker, until
+from tests.server.harness import run, running_broker, until
 
 
 async def delete(

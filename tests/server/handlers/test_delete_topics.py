@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
+from harness.cases.topic_cases import creatable
 from kafkapy.protocol.messages.create_topics import CreateTopicsRequest
 from kafkapy.protocol.messages.delete_topics import DeleteTopicsRequest
 from kafkapy.server.handlers import create_topics, delete_topics
 from tests.controller.harness import cluster
-from tests.server.handlers.topic_cases import creatable
 from tests.server.handlers.topic_context import ask
 
 

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.client import Client, batch
 from kafkapy.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from tests.server.harness import Client, batch, run, running_broker
+from tests.server.harness import run, running_broker
 
 
 @pytest.mark.parametrize("version", range(3))

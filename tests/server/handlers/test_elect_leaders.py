@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
+from harness.client import Client
 from kafkapy.protocol.messages.controlled_shutdown import ControlledShutdownRequest
 from kafkapy.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from kafkapy.server.lifecycle.broker import BrokerServer
 from kafkapy.types import TopicPartition
-from tests.server.harness import Client, run, running_broker
+from tests.server.harness import run, running_broker
 
 
 def codes(response: Any) -> dict[tuple[str, int], int]:

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from harness.client import Client, batch, fetch_request, frame, values_of
 from kafkapy.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from kafkapy.replication.partition import RemoteReplica
 from kafkapy.types import TopicPartition
-from tests.server.harness import Client, batch, fetch_request, frame, run, running_broker, values_of
+from tests.server.harness import run, running_broker
 
 
 def only(response: Any) -> Any:

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from harness.client import Client, batch, frame, values_of
 from kafkapy import turns
 from kafkapy.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from kafkapy.replication.fetching import MANY
-from tests.server.harness import Client, batch, frame, run, running_broker, until, values_of
+from tests.server.harness import run, running_broker, until
 
 COUNT = 2 * MANY + 50
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from harness.client import EPOCH_MS, Client, batch, fetch_request, frame, values_of
 from kafkapy.protocol.messages.fetch import FetchPartition as Wanted
 from kafkapy.protocol.messages.fetch import FetchRequest, FetchTopic
 from kafkapy.records.batch import HEADER_SIZE, iterate_headers
@@ -15,7 +16,7 @@ from kafkapy.replication.fetching import PartitionRead
 from kafkapy.server.handlers.shared.fetch_versions import fit
 from kafkapy.server.lifecycle.broker import BrokerServer
 from kafkapy.types import TopicPartition
-from tests.server.harness import EPOCH_MS, Client, batch, fetch_request, frame, run, running_broker, until, values_of
+from tests.server.harness import run, running_broker, until
 
 PLACE = TopicPartition("t", 0)
 

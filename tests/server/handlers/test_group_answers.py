@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 
+from harness.cases import RECORDED, group_cases, offset_cases, protocol_cases, static_member_cases, stored_group_cases
+from harness.cases.group_cases import comparable, connected, make_topics
 from harness.wire import Wire
 from tests.server.beside import broker_beside
-from tests.server.handlers import group_cases, offset_cases, protocol_cases, static_member_cases, stored_group_cases
-from tests.server.handlers.group_cases import comparable, connected, make_topics
 
 PATIENCE_S = 0.01
-DATA = Path(__file__).parent / "data"
-ANSWERS: dict[str, Any] = json.loads((DATA / "group_answers.json").read_text())
-RECORDS: dict[str, Any] = json.loads((DATA / "group_records.json").read_text())
+ANSWERS: dict[str, Any] = json.loads((RECORDED / "group_answers.json").read_text())
+RECORDS: dict[str, Any] = json.loads((RECORDED / "group_records.json").read_text())
 CONVERSATIONS = {
     **group_cases.CONVERSATIONS,
     **static_member_cases.CONVERSATIONS,

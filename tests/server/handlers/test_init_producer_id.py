@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
+from harness.client import Client
 from kafkapy.metadata.store import StoreClosedError
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkapy.server.handlers import init_producer_id
 from tests.coordinator.transaction.world import SHARD
 from tests.server.handlers.transactions_context import TransactionAsker
-from tests.server.harness import Client, run, running_broker
+from tests.server.harness import run, running_broker
 
 
 @pytest.mark.parametrize("version", range(5))

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from harness.client import Client
 from kafkapy.metadata.znodes import ConfigEntity, ConfigZNode
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.messages.leader_and_isr import (
@@ -17,7 +18,7 @@ from kafkapy.server.dispatch.context import RequestContext
 from kafkapy.server.handlers.leader_and_isr import handle
 from kafkapy.turns import in_turns
 from kafkapy.types import TopicPartition
-from tests.server.harness import Client, call, run, running_broker
+from tests.server.harness import call, run, running_broker
 
 ME = 0
 

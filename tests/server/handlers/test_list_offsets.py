@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from harness.client import EPOCH_MS, Client, batch, frame
 from kafkapy.protocol.constants import EARLIEST, LATEST
 from kafkapy.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkapy.records.errors import CorruptRecordError
@@ -15,7 +16,7 @@ from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.segment import TimestampOffset
 from kafkapy.storage.log.time_search import BatchSearch
 from kafkapy.types import TopicPartition
-from tests.server.harness import EPOCH_MS, Client, batch, frame, run, running_broker
+from tests.server.harness import run, running_broker
 
 
 async def ask(client: Client, timestamp: int, version: int = 5, **fields: Any) -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from harness.client import Client
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.coordinator.group.calls import CommitCall
 from kafkapy.coordinator.group.offsets import CommittedOffset
@@ -31,7 +32,7 @@ from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
 from tests.coordinator.world import TP, World
 from tests.server.handlers.groups_context import Asker, image
-from tests.server.harness import Client, run
+from tests.server.harness import run
 
 
 def request(topic: str = "t", request_fields: dict[str, Any] | None = None, **fields: Any) -> OffsetCommitRequest:

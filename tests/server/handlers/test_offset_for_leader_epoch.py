@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
+from harness.client import Client, batch
 from kafkapy.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
 from kafkapy.types import TopicPartition
-from tests.server.harness import Client, batch, run, running_broker
+from tests.server.harness import run, running_broker
 
 
 async def ask(client: Client, epoch: int, version: int = 3, *, current: int = -1, topic: str = "t") -> Any:

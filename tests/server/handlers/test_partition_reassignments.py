@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from harness.client import Client
 from kafkapy.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -14,7 +15,7 @@ from kafkapy.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsTopics,
 )
 from kafkapy.server.lifecycle.broker import BrokerServer
-from tests.server.harness import Client, run, running_broker
+from tests.server.harness import run, running_broker
 
 
 def alter(*asked: tuple[str, int, Sequence[int] | None]) -> AlterPartitionReassignmentsRequest:

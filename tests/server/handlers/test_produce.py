@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from harness.client import EPOCH_MS, Client, batch, frame, produce_request, values_of
 from kafkapy.clock import SystemClock
 from kafkapy.platform.files import Files
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
@@ -30,7 +31,7 @@ from kafkapy.server.lifecycle.broker import BrokerServer
 from kafkapy.storage.log.log import Log
 from kafkapy.turns import Steps, turns
 from kafkapy.types import TopicPartition
-from tests.server.harness import EPOCH_MS, Client, batch, frame, produce_request, run, running_broker, until, values_of
+from tests.server.harness import run, running_broker, until
 
 
 @pytest.mark.parametrize("version", range(3, 9))

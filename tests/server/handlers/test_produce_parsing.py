@@ -2,6 +2,7 @@ from typing import cast
 
 import pytest
 
+from harness.client import batch
 from kafkapy.network.errors import RefusedError
 from kafkapy.network.session import Session
 from kafkapy.protocol.api_keys import ApiKey
@@ -11,7 +12,6 @@ from kafkapy.records.record import Record, encode_legacy
 from kafkapy.server.dispatch.context import RequestContext, Services
 from kafkapy.server.handlers.produce import _Appends
 from kafkapy.types import TopicPartition
-from tests.server.harness import batch
 
 MESSAGE = encode_legacy([Record(b"k", b"v", 5, (), 0)], 1)
 PLAIN = batch(b"a")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from harness.client import Client, frame
 from kafkapy import kafka_texts
 from kafkapy.metrics import MOST_SASL_ADDRESSES, SaslLines
 from kafkapy.protocol.errors import ErrorCode
@@ -23,7 +24,7 @@ from kafkapy.protocol.messages.renew_delegation_token import RenewDelegationToke
 from kafkapy.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafkapy.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from kafkapy.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from tests.server.harness import Client, frame, run, running_broker
+from tests.server.harness import run, running_broker
 
 MANY = 10_000
 ANY = 1

@@ -6,6 +6,7 @@ from typing import cast
 
 import pytest
 
+from harness.client import Client
 from kafkapy.protocol.messages.stop_replica import (
     StopReplicaPartitionState,
     StopReplicaPartitionV0,
@@ -16,7 +17,7 @@ from kafkapy.protocol.messages.stop_replica import (
 from kafkapy.server.dispatch.context import RequestContext
 from kafkapy.server.handlers import stop_replica
 from kafkapy.types import TopicPartition
-from tests.server.harness import Client, call, run, running_broker
+from tests.server.harness import call, run, running_broker
 
 PARTITION = TopicPartition("t", 0)
 

@@ -3,19 +3,19 @@
 import asyncio
 import json
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness.cases import RECORDED
+from harness.cases.topic_cases import SETTINGS, WAITED_FOR, cases, plain
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.message import Message
 from kafkapy.protocol.primitives import decode, encode
 from tests.controller.harness import FakeBroker, cluster
-from tests.server.handlers.topic_cases import SETTINGS, WAITED_FOR, cases, plain
 from tests.server.handlers.topic_context import ask
 
-RECORDED: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "topic_answers.json").read_text())
+ANSWERS: dict[str, Any] = json.loads((RECORDED / "topic_answers.json").read_text())
 CASES = list(cases())
 
 
@@ -57,4 +57,4 @@ def answers() -> dict[str, Any]:
 
 @pytest.mark.parametrize("key", [f"{case.request.API_KEY} {case.label}" for case in CASES])
 def test_the_answer_is_kafkas(answers: dict[str, Any], key: str) -> None:
-    assert _comparable(answers[key]) == _comparable(RECORDED[key])
+    assert _comparable(answers[key]) == _comparable(ANSWERS[key])

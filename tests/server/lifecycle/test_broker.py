@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.client import Client, batch, fetch_request, frame, values_of
 from kafkapy.clock import SystemClock
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.errors import InvalidConfigError
@@ -20,7 +21,7 @@ from kafkapy.platform.errors import LogDirectoryError
 from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkapy.server.lifecycle.broker import BrokerServer
 from kafkapy.storage.errors import ClusterIdMismatchError
-from tests.server.harness import Client, batch, fetch_request, frame, run, running_broker, until, values_of
+from tests.server.harness import run, running_broker, until
 
 
 def server(path: Path, **keys: str) -> BrokerServer:

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from harness.client import batch
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.network.peer import PeerUnreachableError
 from kafkapy.protocol.messages.controlled_shutdown import ControlledShutdownResponse, RemainingPartition
 from kafkapy.server.lifecycle.controlled_shutdown import ControlledShutdown
 from kafkapy.testing.clock import ManualClock
 from tests.replication.brokers import brokers
-from tests.server.harness import batch, run
+from tests.server.harness import run
 
 MOVED = "The controller has moved the leaderships of this broker to others"
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from harness.client import Client, batch
 from kafkapy.metadata.store import StoreError
 from kafkapy.platform.errors import LogDirectoryError
 from kafkapy.platform.files import Descriptor, Files
@@ -20,7 +21,7 @@ from kafkapy.server.lifecycle.node import STORE_PATIENCE_MS
 from kafkapy.testing.clock import ManualClock
 from kafkapy.testing.clock.moving import MovingClock
 from kafkapy.types import TopicPartition
-from tests.server.harness import Client, batch, run, running_broker, until
+from tests.server.harness import run, running_broker, until
 from tests.server.lifecycle.test_broker import server
 
 NO_LEADER, LEADER_NOT_AVAILABLE, STORAGE_ERROR = -1, 5, 56

@@ -8,6 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from harness.client import Client, batch, frame, produce_request
 from kafkapy.metadata.store import NodeExistsError
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
@@ -22,7 +23,7 @@ from kafkapy.server.lifecycle.interpreter import (
     return_freed_memory,
 )
 from kafkapy.testing.clock import ManualClock
-from tests.server.harness import Client, batch, frame, produce_request, run, running_broker
+from tests.server.harness import run, running_broker
 
 
 class Collections:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.client import Client, batch
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.errors import InvalidConfigError
 from kafkapy.config.log_config import LogConfig
@@ -12,7 +13,7 @@ from kafkapy.server.lifecycle.log_configs import LogConfigs
 from kafkapy.storage.log_manager import LogManager
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
-from tests.server.harness import Client, batch, run, running_broker, until
+from tests.server.harness import run, running_broker, until
 
 
 def test_topics_and_brokers_changes_reach_the_logs(tmp_path: Path) -> None:

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.client import Client
 from kafkapy.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.records.record import Record, encode_batch
 from kafkapy.server.lifecycle import logs
-from tests.server.harness import Client, run, running_broker
+from tests.server.harness import run, running_broker
 
 
 @pytest.fixture(autouse=True)

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import GOLDEN
 from kafkapy.platform.files import Files
 from kafkapy.storage.inspection.directory_check import check_directory, is_data_directory, list_logs
 from kafkapy.storage.inspection.findings import ERROR, NOTE, WARNING, Findings
@@ -10,7 +11,6 @@ from kafkapy.storage.inspection.partition_check import Options
 from kafkapy.types import TopicPartition
 from tests.platform.lock_holder import held_by_another
 from tests.storage.inspection.support import said
-from tests.storage.support import GOLDEN
 
 
 @pytest.fixture

@@ -3,11 +3,11 @@ from typing import Any
 
 import pytest
 
+from harness.storage.batches import GOLDEN, START_MS, batch
 from kafkapy.platform.files import Files
 from kafkapy.records.record import Record, encode_batch, encode_legacy
 from kafkapy.storage.inspection.dump import UnknownFileError, base_of, batches, entries, kind_of, records
 from kafkapy.storage.inspection.log_scan import LogScan
-from tests.storage.support import GOLDEN, START_MS, batch
 
 FILES = Files()
 RF3 = GOLDEN / "rf3-0"

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import START_MS, batch
+from harness.storage.partition import OFFSET_ENTRY, TIME_ENTRY
 from kafkapy.platform.files import Files
 from kafkapy.storage.inspection.findings import ERROR, Findings
 from kafkapy.storage.inspection.index_checks import REBUILT, OffsetIndexCheck, TimeIndexCheck
 from kafkapy.storage.inspection.log_scan import LogScan
-from tests.storage.inspection.support import OFFSET_ENTRY, TIME_ENTRY, check, said
-from tests.storage.support import START_MS, batch
+from tests.storage.inspection.support import check, said
 
 SIZE = len(batch(2))
 

@@ -1,11 +1,11 @@
 from pathlib import Path
 
+from harness.storage.partition import OFFSET_ENTRY, TIME_ENTRY
 from kafkapy.platform.files import Files
 from kafkapy.storage.inspection import index_files
 from kafkapy.storage.inspection.index_files import aborted_entries, offset_entries, time_entries, zero_tail
 from kafkapy.storage.log.index import OffsetIndex
 from kafkapy.storage.log.transaction_index import ENTRY
-from tests.storage.inspection.support import OFFSET_ENTRY, TIME_ENTRY
 
 
 def _file(path: Path, content: bytes) -> str:

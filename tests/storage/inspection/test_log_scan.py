@@ -2,11 +2,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import START_MS, batch
 from kafkapy.platform.files import Files
 from kafkapy.records.record import Record, encode_legacy
 from kafkapy.storage.inspection import log_scan
 from kafkapy.storage.inspection.log_scan import LogScan
-from tests.storage.support import START_MS, batch
 
 LEGACY = encode_legacy([Record(b"k", b"v", START_MS, offset=9)], 1)
 

@@ -3,13 +3,14 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import GOLDEN, START_MS, batch
+from harness.storage.partition import change, written
 from kafkapy.platform.files import Files
 from kafkapy.records.record import Record, encode_batch, encode_legacy
 from kafkapy.storage.inspection import log_scan
 from kafkapy.storage.inspection.findings import ERROR, MAX_OF_A_FILE, NOTE, WARNING, Finding, Findings
 from kafkapy.storage.inspection.partition_check import Extent, Options, check_file, check_partition
-from tests.storage.inspection.support import change, check, logs, said, written
-from tests.storage.support import GOLDEN, START_MS, batch
+from tests.storage.inspection.support import check, logs, said
 
 
 @pytest.fixture(scope="module")

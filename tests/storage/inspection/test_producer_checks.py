@@ -1,5 +1,6 @@
 from pathlib import Path
 
+from harness.storage.batches import marker, produced
 from kafkapy.platform.files import Files
 from kafkapy.records.record import Record, encode_batch
 from kafkapy.storage.inspection import log_scan
@@ -8,7 +9,6 @@ from kafkapy.storage.inspection.log_scan import LogScan
 from kafkapy.storage.inspection.producer_checks import SnapshotChecks, TransactionIndexCheck, Transactions
 from kafkapy.storage.log.producer_state import ProducedBatch, ProducerEntry, encode_snapshot
 from kafkapy.storage.log.transaction_index import ENTRY
-from tests.storage.support import marker, produced
 
 
 def _at(offset: int, content: bytearray) -> bytes:

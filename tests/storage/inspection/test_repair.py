@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import START_MS
+from harness.storage.partition import change, written
 from kafkapy.config.log_config import LogConfig
 from kafkapy.platform.errors import LogDirectoryError, LogDirectoryLockedError
 from kafkapy.platform.files import Files
@@ -13,8 +15,7 @@ from kafkapy.storage.checkpoints import CLEANER
 from kafkapy.storage.inspection.overlay import CUT, RENAMED, RecordingFiles, ShadowFiles
 from kafkapy.storage.inspection.repair import Repaired, _NoTimers, repair
 from kafkapy.testing.clock import ManualClock
-from tests.storage.inspection.support import change, check, logs, written
-from tests.storage.support import START_MS
+from tests.storage.inspection.support import check, logs
 
 
 @pytest.fixture(scope="module")

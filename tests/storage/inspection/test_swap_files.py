@@ -2,11 +2,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.storage.batches import batch
+from harness.storage.partition import change
 from kafkapy.platform.files import Files
 from kafkapy.storage.inspection.findings import ERROR, NOTE, Findings
 from kafkapy.storage.inspection.partition_check import check_swap
-from tests.storage.inspection.support import change, check
-from tests.storage.support import batch
+from tests.storage.inspection.support import check
 
 
 def _swap(folder: Path, *batches: bytes | bytearray) -> Path:

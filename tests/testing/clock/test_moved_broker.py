@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from harness.client import Client, fetch_request, frame, produce_request, values_of
 from kafkapy.clock import SystemClock
 from kafkapy.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -25,7 +26,7 @@ from kafkapy.server.dispatch.interception import Hooks
 from kafkapy.testing.clock.moving import MovingClock
 from kafkapy.testing.clock.stamped_files import StampedFiles
 from kafkapy.turns import finish
-from tests.server.harness import Client, fetch_request, frame, produce_request, run, running_broker, until, values_of
+from tests.server.harness import run, running_broker, until
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 BACKOFF_MS = 15_000

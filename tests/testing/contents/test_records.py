@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from harness.client import Client, produce_request
 from kafkapy.clients.records import partition_of
 from kafkapy.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kafkapy.protocol.messages.end_txn import EndTxnRequest
@@ -11,7 +12,6 @@ from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkapy.records.record import Record, encode_batch
 from kafkapy.testing import AsyncBroker, Broker, NotInTimeError, RequestRefusedError, TopicRecord, UnknownNameError
 from kafkapy.testing.contents import records as records_module
-from tests.server.harness import Client, produce_request
 from tests.testing.contents.wire_member import find_coordinator
 
 

@@ -4,6 +4,7 @@ import asyncio
 import struct
 from typing import Any
 
+from harness.client import Client
 from kafkapy.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,
@@ -18,7 +19,6 @@ from kafkapy.protocol.messages.offset_commit import (
 )
 from kafkapy.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from kafkapy.protocol.primitives import Message, Writer
-from tests.server.harness import Client
 
 
 def _versioned(message: Message) -> bytes:

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from harness.cases.control_requests import Requests
 from kafkapy.observe.http.messages import DEFAULT_LIMITS
 from kafkapy.observe.http.server import HttpConnection
 from kafkapy.testing.clock.moving import MovingClock
 from kafkapy.testing.control.port import ControlPort
 from kafkapy.testing.control.routes import Controlled
 from kafkapy.testing.faults import Faults
-from tests.testing.control.requests import Requests
 
 SEED = 272
 COUNT = 1_500

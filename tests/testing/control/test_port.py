@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from harness.client import Client, batch
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import ClientError
 from kafkapy.network.listener import ListenError
@@ -19,7 +20,7 @@ from kafkapy.testing.clock.moving import MovingClock
 from kafkapy.testing.control.port import ControlPort
 from kafkapy.testing.control.routes import Controlled
 from kafkapy.testing.faults import Faults
-from tests.server.harness import Client, batch, run, running_broker, until
+from tests.server.harness import run, running_broker, until
 
 
 def _controlled(faults: Faults | None = None) -> Controlled:

@@ -6,11 +6,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from harness.client import Client
 from kafkapy.server.dispatch.interception import Hooks
 from kafkapy.server.lifecycle.broker import BrokerServer
 from kafkapy.testing.faults import Faults
 from kafkapy.types import TopicPartition
-from tests.server.harness import Client, running_broker
+from tests.server.harness import running_broker
 
 
 def faulty_broker(path: Path, faults: Faults, **options: Any) -> Any:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from harness.client import Client, batch, frame, produce_request, values_of
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -21,7 +22,7 @@ from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceReque
 from kafkapy.server.handlers import REGISTRY
 from kafkapy.testing.faults.error_answers import release_bodies
 from kafkapy.types import TopicPartition
-from tests.server.harness import Client, batch, frame, produce_request, run, values_of
+from tests.server.harness import run
 from tests.testing.faults.faulty import end_of, faulty
 from tests.testing.requests import TOPIC, errors_in, request_of
 

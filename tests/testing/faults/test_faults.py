@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from harness.client import Client, batch, fetch_request, frame, produce_request
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -18,7 +19,7 @@ from kafkapy.testing.clock.moving import MovingClock
 from kafkapy.testing.faults import Faults
 from kafkapy.testing.faults.expired_members import UnknownMemberError
 from kafkapy.turns import finish
-from tests.server.harness import Client, batch, fetch_request, frame, produce_request, run, until
+from tests.server.harness import run, until
 from tests.testing.faults.faulty import end_of, faulty, faulty_broker, has_no_answer
 
 UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS = 25, 27

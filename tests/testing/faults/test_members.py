@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from harness.client import Client, batch, frame, produce_request
 from kafkapy.protocol.messages.delete_groups import DeleteGroupsRequest
 from kafkapy.protocol.messages.describe_groups import DescribeGroupsRequest
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -18,7 +19,7 @@ from kafkapy.testing.clock.moving import MovingClock
 from kafkapy.testing.faults import Faults
 from kafkapy.testing.faults.rules import InvalidFaultError
 from kafkapy.turns import finish
-from tests.server.harness import Client, batch, frame, produce_request, run, until
+from tests.server.harness import run, until
 from tests.testing.faults.faulty import end_of, faulty, faulty_broker, has_no_answer
 
 COORDINATOR_NOT_AVAILABLE, UNKNOWN_MEMBER_ID = 15, 25

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.client import Client, batch, fetch_request, frame, values_of
 from kafkapy.testing.errors import BrokerNotRunningError, BrokerStartError
 from kafkapy.testing.hosting.hosted_broker import HostedBroker
-from tests.server.harness import Client, batch, fetch_request, frame, run, until, values_of
+from tests.server.harness import run, until
 
 
 def test_records_metadata_and_port_are_kept_after_a_stop_and_a_kill() -> None:

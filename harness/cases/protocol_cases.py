@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
+from harness.cases.group_cases import JOIN, LEAVE, Talk, every_version
 from kafkapy.protocol.messages.leave_group import MemberIdentity
-from tests.server.handlers.group_cases import JOIN, LEAVE, Talk, every_version
 
 
 def _waiting(talk: Talk, version: int, *names: str) -> None:

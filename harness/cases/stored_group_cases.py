@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+from harness.cases.group_cases import RANGE, Talk
+from harness.cases.offset_cases import commit, delete
 from kafkapy.coordinator.group.records import GroupKey, OffsetKey, decode_key
 from kafkapy.protocol.message import Message
 from kafkapy.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -16,8 +18,6 @@ from kafkapy.protocol.messages.stored.offset_commit import OffsetCommitValue
 from kafkapy.protocol.reader import Reader
 from kafkapy.records.batch import MAGIC, iterate_headers
 from kafkapy.records.record import read_records
-from tests.server.handlers.group_cases import RANGE, Talk
-from tests.server.handlers.offset_cases import commit, delete
 
 CONFIGURATIONS: Final[dict[str, dict[str, str]]] = {
     **{

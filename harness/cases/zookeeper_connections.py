@@ -8,6 +8,7 @@ from typing import Protocol, Self
 
 import pytest
 
+from harness.cases.store_contract import Seen, SessionEvents
 from kafkapy.clock import SystemClock
 from kafkapy.metadata.store import (
     BadVersionError,
@@ -26,7 +27,6 @@ from kafkapy.metadata.store import (
 from kafkapy.metadata.zookeeper import ZooKeeperStore
 from kafkapy.metadata.zookeeper_address import ZooKeeperAddress
 from kafkapy.metadata.zookeeper_session import ZooKeeperSettings
-from tests.metadata.store_contract import Seen, SessionEvents
 
 HOST = "127.0.0.1"
 SETTINGS = ZooKeeperSettings(session_timeout_ms=4_000, connection_timeout_ms=20_000)

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
+from harness.cases.group_cases import RANGE, SYNC, Talk, every_version
 from kafkapy.protocol.messages.leave_group import MemberIdentity
 from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from tests.server.handlers.group_cases import RANGE, SYNC, Talk, every_version
 
 COMMIT = 8
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from harness.cases.group_cases import Talk, every_version
 from kafkapy.protocol.messages.leave_group import MemberIdentity
 from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -15,7 +16,6 @@ from kafkapy.protocol.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from kafkapy.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from tests.server.handlers.group_cases import Talk, every_version
 
 COMMIT, FETCH = 8, 7
 
