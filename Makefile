@@ -128,7 +128,7 @@ lint: setup
 	$(BIN)/mypy --strict harness tools compat_tests bench --exclude '^compat_tests/spark/'
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.codegen --check
-	$(BIN)/python -m compat_tests.compatibility --check
+	$(BIN)/python -m compat_tests.report.compatibility --check
 
 # The types of what needs PySpark and matplotlib.
 lint-spark: spark-setup
@@ -233,7 +233,7 @@ compatibility: setup archives
 		$(BIN)/pytest compat_tests --results $(FOUND) --target $$target --last-failed --last-failed-no-failures none || \
 		failed=1; \
 	done; \
-	$(BIN)/python -m compat_tests.compatibility --results $(FOUND); \
+	$(BIN)/python -m compat_tests.report.compatibility --results $(FOUND); \
 	exit $$failed
 
 CLUSTER ?= kafkapy-cluster

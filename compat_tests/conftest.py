@@ -8,13 +8,22 @@ from pathlib import Path
 
 import pytest
 
+from compat_tests.brokers.targets import (
+    KAFKA,
+    KAFKAPY,
+    KNOWN,
+    MissingEngineError,
+    TargetError,
+    check,
+    is_cluster,
+    running,
+)
 from compat_tests.clients.agents import Agents
 from compat_tests.clients.java_tools.tools import Tools, ToolsOf
 from compat_tests.groups.wire import Wire, find_coordinator
-from compat_tests.libraries import why_not_imported
-from compat_tests.results import Results, mark, tables
-from compat_tests.scenarios import MARKS, is_long_on_clusters, mark_differences, runs_on, target_of
-from compat_tests.targets import KAFKA, KAFKAPY, KNOWN, MissingEngineError, TargetError, check, is_cluster, running
+from compat_tests.report.results import Results, mark, tables
+from compat_tests.selection.libraries import why_not_imported
+from compat_tests.selection.scenarios import MARKS, is_long_on_clusters, mark_differences, runs_on, target_of
 from harness.jars import VERSIONS, jars_directory
 from harness.java import NoJavaError, find_java
 from harness.process import Broker
@@ -82,7 +91,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | 
     """Our distribution of tests over processes, unless the command line names one of xdist's."""
     if config.getoption("dist") != "load":
         return None
-    from compat_tests.scheduling import ByTarget
+    from compat_tests.selection.scheduling import ByTarget
 
     return ByTarget(config, log, _targets(config))
 

@@ -9,9 +9,9 @@ from typing import Final
 
 import pytest
 
+from compat_tests.brokers.own_broker import own_broker
 from compat_tests.data_path.frames import produce
 from compat_tests.groups.wire import Wire, create_topic, find_coordinator
-from compat_tests.own_broker import own_broker
 from harness.process import Broker, ChildProcess
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from compat_tests.brokers.targets import KAFKAPY
 from compat_tests.groups.wire import Wire
-from compat_tests.targets import KAFKAPY
 from harness.process import Broker
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.protocol.messages.create_partitions import (

@@ -6,9 +6,9 @@ from typing import Final
 
 import pytest
 
+from compat_tests.brokers.own_broker import own_broker
 from compat_tests.data_path.frames import fetch, new_topic, produce
 from compat_tests.groups.wire import Wire, find_coordinator, join_request
-from compat_tests.own_broker import own_broker
 from harness.process import Broker, ChildProcess
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.protocol.messages.describe_groups import DescribeGroupsRequest

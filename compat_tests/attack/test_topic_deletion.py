@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from compat_tests.groups.wire import Wire, create_topic
-from compat_tests.scenarios import IN_KRAFT
+from compat_tests.selection.scenarios import IN_KRAFT
 from harness.process import Broker
 from kafkapy.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from kafkapy.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest

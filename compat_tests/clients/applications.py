@@ -14,9 +14,9 @@ from typing import Union
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+from compat_tests.brokers.topics import create_topic
 from compat_tests.clients.client import Client, KafkaCodeError, Transaction, wait_until
 from compat_tests.cluster.three_brokers import TRANSACTION, ThreeBrokers
-from compat_tests.topics import create_topic
 from harness.java_programs import MissingToolchainError
 
 TRANSACTIONS = 8

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, cast
 
+from compat_tests.brokers.topics import wait_for_end, wait_for_leaders
 from compat_tests.clients.client import Client
-from compat_tests.topics import wait_for_end, wait_for_leaders
 
 
 def on_cluster(client: Client) -> Client:

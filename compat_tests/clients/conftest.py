@@ -5,12 +5,12 @@ from importlib import import_module
 
 import pytest
 
+from compat_tests.brokers.own_broker import Mortal, mortal_of
+from compat_tests.brokers.targets import is_cluster
 from compat_tests.clients.agents import AGENTS, LONG_AGENTS, Agents
 from compat_tests.clients.client import Client, wait_until
 from compat_tests.clients.cluster_client import on_cluster
-from compat_tests.libraries import why_not_imported
-from compat_tests.own_broker import Mortal, mortal_of
-from compat_tests.targets import is_cluster
+from compat_tests.selection.libraries import why_not_imported
 from harness.java_programs import MissingToolchainError
 from harness.process import Broker
 

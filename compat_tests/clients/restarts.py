@@ -16,11 +16,11 @@ from typing import Protocol
 import pytest
 from confluent_kafka import KafkaException
 
+from compat_tests.brokers.own_broker import Mortal, disturbances_of
+from compat_tests.brokers.targets import KAFKAPY
+from compat_tests.brokers.topics import create_topic
 from compat_tests.clients.client import EARLIEST, LOAD_PARTITIONS, Load, Received, wait_until
 from compat_tests.clients.confluent_client import ConfluentClient
-from compat_tests.own_broker import Mortal, disturbances_of
-from compat_tests.targets import KAFKAPY
-from compat_tests.topics import create_topic
 from harness.java_programs import MissingToolchainError
 
 RECORDS_BETWEEN = 60

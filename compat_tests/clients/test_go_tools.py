@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from compat_tests.clients.agents import go_command
-from compat_tests.scenarios import IN_KRAFT
+from compat_tests.selection.scenarios import IN_KRAFT
 from harness.java_programs import MissingToolchainError
 from harness.process import Broker
 

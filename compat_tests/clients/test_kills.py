@@ -11,7 +11,7 @@ from compat_tests.clients.agents import AGENTS, Agents
 from compat_tests.clients.applications import Outcome, applications_over_kills
 from compat_tests.clients.conftest import CLIENTS, new_client
 from compat_tests.cluster.three_brokers import ThreeBrokers
-from compat_tests.scenarios import selected
+from compat_tests.selection.scenarios import selected
 from harness.java_programs import MissingToolchainError
 
 pytestmark = [

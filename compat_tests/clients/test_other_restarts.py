@@ -10,13 +10,13 @@ from functools import partial
 
 import pytest
 
+from compat_tests.brokers.own_broker import Mortal
 from compat_tests.clients.agent import Abilities, Agent, AgentClient
 from compat_tests.clients.agents import Agents
 from compat_tests.clients.conftest import new_client
 from compat_tests.clients.piped import ConsoleTools, Kcat
 from compat_tests.clients.restarts import Clients, Outcome, Worker, check, outcomes_of
 from compat_tests.old_clients.clients import agent_command
-from compat_tests.own_broker import Mortal
 from harness.jars import OLD_CLIENT_VERSIONS, VERSIONS
 from harness.java_programs import MissingToolchainError
 

@@ -9,11 +9,11 @@ from functools import partial
 
 import pytest
 
+from compat_tests.brokers.own_broker import Mortal
 from compat_tests.clients.agents import AGENTS, Agents
 from compat_tests.clients.conftest import CLIENTS, new_client
 from compat_tests.clients.restarts import Outcome, check, outcomes_of
-from compat_tests.own_broker import Mortal
-from compat_tests.scenarios import selected
+from compat_tests.selection.scenarios import selected
 
 pytestmark = [
     pytest.mark.scenario("restart", client="{name}"),

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from compat_tests.scenarios import IN_KRAFT
+from compat_tests.selection.scenarios import IN_KRAFT
 from harness.process import Broker
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.topics import create_topic

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from compat_tests.groups.wire import Wire
-from compat_tests.scenarios import IN_KRAFT
+from compat_tests.selection.scenarios import IN_KRAFT
 from harness.cases.topic_cases import TOPIC_KEYS
 from harness.process import Broker
 from kafkapy.java_hashing import in_table_order

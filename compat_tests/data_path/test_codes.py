@@ -19,7 +19,7 @@ from compat_tests.data_path.frames import (
 )
 from compat_tests.differential.odd_records import entry
 from compat_tests.groups.wire import Wire
-from compat_tests.scenarios import IN_KRAFT
+from compat_tests.selection.scenarios import IN_KRAFT
 from harness.process import Broker
 from kafkapy.protocol.headers import RequestHeader, write_request_header
 from kafkapy.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic

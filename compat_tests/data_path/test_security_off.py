@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from compat_tests.groups.wire import Wire
-from compat_tests.scenarios import IN_KRAFT
+from compat_tests.selection.scenarios import IN_KRAFT
 from harness.process import Broker
 from kafkapy.protocol.message import Message
 from kafkapy.protocol.messages.alter_client_quotas import (

@@ -3,7 +3,7 @@
 import pytest
 
 from compat_tests.groups.wire import Wire
-from compat_tests.scenarios import IN_KRAFT
+from compat_tests.selection.scenarios import IN_KRAFT
 from harness.process import Broker
 from kafkapy.protocol.constants import ResourceType
 from kafkapy.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource

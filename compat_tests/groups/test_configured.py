@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from compat_tests.brokers.own_broker import own_broker
 from compat_tests.groups.test_offsets import by_member, commit, fetch
 from compat_tests.groups.wire import Wire, create_topic, find_coordinator, join_request, sync_request
-from compat_tests.own_broker import own_broker
 from harness.process import Broker
 from kafkapy.protocol.messages.heartbeat import HeartbeatRequest
 from kafkapy.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity

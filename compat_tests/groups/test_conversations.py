@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from compat_tests.groups.conversations import NAMES, hold
-from compat_tests.scenarios import IN_KRAFT
+from compat_tests.selection.scenarios import IN_KRAFT
 from harness.cases import RECORDED
 from harness.cases.group_cases import comparable, make_topics
 from harness.process import Broker

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from compat_tests.groups.wire import RANGE, Wire, find_coordinator, join_request, sync_request
-from compat_tests.scenarios import IN_KRAFT
+from compat_tests.selection.scenarios import IN_KRAFT
 from harness.process import Broker
 from kafkapy.protocol.messages.describe_groups import DescribeGroupsRequest
 from kafkapy.protocol.messages.heartbeat import HeartbeatRequest

@@ -5,7 +5,7 @@ import pytest
 
 from compat_tests.groups.test_membership import stable
 from compat_tests.groups.wire import Wire, join_request
-from compat_tests.scenarios import IN_KRAFT
+from compat_tests.selection.scenarios import IN_KRAFT
 from kafkapy.protocol.messages.delete_groups import DeleteGroupsRequest
 from kafkapy.protocol.messages.describe_groups import DescribeGroupsRequest
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+from compat_tests.brokers.topics import create_topic
 from compat_tests.clients.client import Sent, wait_until
 from compat_tests.clients.confluent_client import ConfluentClient
-from compat_tests.topics import create_topic
 from harness.process import Broker
 
 pytestmark = pytest.mark.scenario("groups", client="confluent-kafka")

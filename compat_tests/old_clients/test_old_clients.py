@@ -6,11 +6,11 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from compat_tests.brokers.topics import create_topic
 from compat_tests.clients.agent import Agent, packed_record, unpacked_record
 from compat_tests.clients.client import KafkaCodeError, Received, Sent
 from compat_tests.data_path.frames import NOW_MS
 from compat_tests.old_clients.clients import CODECS, OldClient
-from compat_tests.topics import create_topic
 from harness.process import Broker
 from kafkapy.clients.simple_consumer import SimpleConsumer, SimpleFetch
 

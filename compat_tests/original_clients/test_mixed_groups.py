@@ -11,9 +11,9 @@ from confluent_kafka import Producer
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
+from compat_tests.brokers.topics import create_topic
 from compat_tests.original_clients.conftest import BrokerOnZooKeeper
 from compat_tests.original_clients.originals import OriginalClasses, OriginalConsumers, OriginalMember, Received
-from compat_tests.topics import create_topic
 from harness.process import wait_for
 from kafkapy.clients.original.consumer_connector import ConsumerConnector
 from kafkapy.clients.original.registry import KazooRegistry

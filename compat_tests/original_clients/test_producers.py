@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from compat_tests.brokers.topics import create_topic
 from compat_tests.original_clients.conftest import BrokerOnZooKeeper
 from compat_tests.original_clients.originals import OriginalClasses, OriginalConsumers, Received
-from compat_tests.topics import create_topic
 from harness.process import wait_for
 from kafkapy.clients.original.keyed_messages import KeyedMessage, default_partitioner, string_encoder
 from kafkapy.clients.original.producer import OriginalProducer, ProducerParts

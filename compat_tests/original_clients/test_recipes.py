@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from compat_tests.brokers.topics import create_topic
 from compat_tests.original_clients.conftest import BrokerOnZooKeeper
 from compat_tests.pages import snippets
-from compat_tests.topics import create_topic
 
 pytestmark = [pytest.mark.java, pytest.mark.together, pytest.mark.timeout(240)]
 

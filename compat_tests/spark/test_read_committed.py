@@ -14,8 +14,8 @@ import pytest
 from confluent_kafka import IsolationLevel, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from compat_tests.brokers.topics import create_topic
 from compat_tests.spark.runs import quick_java
-from compat_tests.topics import create_topic
 from harness.process import Broker
 
 kafka_admin: Any = confluent_kafka.admin  # exports its names without saying so to type checkers

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from compat_tests.groups.wire import Wire
-from compat_tests.scenarios import IN_KRAFT
+from compat_tests.selection.scenarios import IN_KRAFT
 from compat_tests.transactions.conversations import ALL
 from compat_tests.transactions.record_answers import ANSWERS
 from compat_tests.transactions.talk import Talk

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from compat_tests.brokers.own_broker import disturbances_of, mortal_of
+from compat_tests.brokers.topics import create_topic
 from compat_tests.clients.client import LOAD_PARTITIONS, wait_until
 from compat_tests.clients.confluent_client import ConfluentClient
 from compat_tests.clients.restarts import RECORDS_BETWEEN, Held
-from compat_tests.own_broker import disturbances_of, mortal_of
-from compat_tests.topics import create_topic
 from harness.jars import STREAMS
 from harness.java_programs import MissingToolchainError, java_command
 from harness.process import Broker

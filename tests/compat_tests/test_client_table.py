@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests import client_table
-from compat_tests.client_table import cell, extended, page_of, passing, read, summary_of, write
-from compat_tests.results import DIFFERS, FAILED, PASSED, SKIPPED, Result
-from compat_tests.scenarios import NO_TARGET, SCENARIOS
+from compat_tests.report import client_table
+from compat_tests.report.client_table import cell, extended, page_of, passing, read, summary_of, write
+from compat_tests.report.results import DIFFERS, FAILED, PASSED, SKIPPED, Result
+from compat_tests.selection.scenarios import NO_TARGET, SCENARIOS
 
 TARGETS = ["kafka-4.1.0", "kafkapy"]
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests import compatibility
+from compat_tests.report import compatibility
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.server.handlers import REGISTRY
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.results import (
+from compat_tests.report.results import (
     DIFFERS,
     FAILED,
     PASSED,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from compat_tests.scheduling import TOGETHER, ByTarget
+from compat_tests.selection.scheduling import TOGETHER, ByTarget
 
 ALL = [
     "shared.py::test_a[1]", "shared.py::test_b", "single.py::test_a",

@@ -9,9 +9,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from compat_tests.container import Container, environment, why_no_engine
-from compat_tests.libraries import why_not_imported
-from compat_tests.targets import MissingEngineError, TargetError, check, running
+from compat_tests.brokers.container import Container, environment, why_no_engine
+from compat_tests.brokers.targets import MissingEngineError, TargetError, check, running
+from compat_tests.selection.libraries import why_not_imported
 from harness.process import wait_for
 from tests.compat_tests.small_suite import run_suite, suite_command, suite_environment
 
@@ -109,7 +109,7 @@ def test_a_container_that_never_answers_is_stopped(monkeypatch: pytest.MonkeyPat
             calls.append("stop")
 
     monkeypatch.setattr("testcontainers.core.container.DockerContainer", Image)
-    monkeypatch.setattr("compat_tests.container.READY_TIMEOUT_S", 0.01)
+    monkeypatch.setattr("compat_tests.brokers.container.READY_TIMEOUT_S", 0.01)
     with pytest.raises(Exception, match="did not answer within 0 s:\nit never serves"), running("testcontainers:some"):
         pass
     assert calls == ["some", "start", "stop"]

@@ -6,11 +6,11 @@ from urllib.error import HTTPError
 
 import pytest
 
+from compat_tests.brokers.own_broker import Mortal
 from compat_tests.clients.aiokafka_client import AiokafkaClient
 from compat_tests.clients.client import GroupState
 from compat_tests.clients.confluent_client import ConfluentClient
 from compat_tests.clients.connect.workers import Worker, append_lines, file_connectors, lines_of, wait_long
-from compat_tests.own_broker import Mortal
 from harness.java_programs import MissingToolchainError
 from harness.process import Broker
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from compat_tests.brokers.own_broker import Mortal
 from compat_tests.clients.client import Received, Sent
 from compat_tests.clients.confluent_client import ConfluentClient
 from compat_tests.clients.connect.workers import MirrorMaker, wait_long
-from compat_tests.own_broker import Mortal
 from harness.java_programs import MissingToolchainError
 from harness.kafkapy_process import KafkapyProcess
 from harness.process import Broker

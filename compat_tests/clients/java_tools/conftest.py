@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
+from compat_tests.brokers.topics import wait_for_leaders
 from compat_tests.clients.java_tools.tools import Said, Tools
-from compat_tests.topics import wait_for_leaders
 from harness.process import Broker
 
 AFTERWARDS = "test_afterwards.py"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from compat_tests.brokers.topics import create_topic
 from compat_tests.clients.client import Sent
 from compat_tests.clients.confluent_client import ConfluentClient
 from compat_tests.clients.java_tools.conftest import BrokerTools
-from compat_tests.topics import create_topic
 
 HOUR_MS = 3_600_000
 RECORDS = 10

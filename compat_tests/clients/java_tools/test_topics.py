@@ -8,7 +8,7 @@ import pytest
 
 from compat_tests.clients.client import wait_until
 from compat_tests.clients.java_tools.conftest import BrokerTools
-from compat_tests.scenarios import IN_KRAFT
+from compat_tests.selection.scenarios import IN_KRAFT
 
 pytestmark = pytest.mark.scenario("admin", client="kafka-tools-{tools_version}")
 

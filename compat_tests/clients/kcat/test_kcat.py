@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from compat_tests.brokers.topics import create_topic
 from compat_tests.clients.client import CODECS, START_MS
 from compat_tests.clients.confluent_client import ConfluentClient
-from compat_tests.topics import create_topic
 from harness.process import Broker
 
 pytestmark = pytest.mark.scenario("records", client="kcat")

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from compat_tests.brokers.targets import is_cluster
 from compat_tests.clients.versions import version_of
-from compat_tests.results import DIFFERS, FAILED, PASSED, SKIPPED, Result
-from compat_tests.scenarios import NO_TARGET, SCENARIOS
-from compat_tests.targets import is_cluster
+from compat_tests.report.results import DIFFERS, FAILED, PASSED, SKIPPED, Result
+from compat_tests.selection.scenarios import NO_TARGET, SCENARIOS
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 SUMMARY = ROOT / "docs" / "compatibility.json"
 OURS = "kafkapy"
 NOWHERE = "both at once, or none"

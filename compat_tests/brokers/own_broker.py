@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Union
 
 import pytest
 
-from compat_tests.targets import KAFKA, KAFKAPY, is_cluster
+from compat_tests.brokers.targets import KAFKA, KAFKAPY, is_cluster
 from harness.kafkapy_process import KafkapyProcess
 from harness.process import Broker, ChildProcess
 from harness.real_kafka import RealKafka

@@ -1,13 +1,13 @@
 """The brokers that `--target` names: kafkapy, a release of Apache Kafka, one in a container, or a running one.
 
-A cluster is three brokers of one kind on a ZooKeeper (`cluster/three_brokers.py`).
+A cluster is three brokers of one kind on a ZooKeeper (`compat_tests/cluster/three_brokers.py`).
 """
 
 import re
 from contextlib import AbstractContextManager, nullcontext
 
-from compat_tests.container import IMAGE, Container, why_no_engine
-from compat_tests.remote import RemoteBroker
+from compat_tests.brokers.container import IMAGE, Container, why_no_engine
+from compat_tests.brokers.remote import RemoteBroker
 from harness.jars import VERSIONS, jars_directory
 from harness.java import NoJavaError, find_java
 from harness.kafkapy_process import KafkapyProcess

@@ -1,8 +1,8 @@
 """docs/compatibility.md out of `REGISTRY`, the handlers' cards and what the compatibility suite found.
 
-`python -m compat_tests.compatibility` writes the page; `--check` fails when it is stale. `--results FILE` first takes
-into `docs/compatibility.json` what runs of `compat_tests`, with the same option, have found; of a test that several of
-the files tell of, the last one counts.
+`python -m compat_tests.report.compatibility` writes the page; `--check` fails if it is out of date. `--results FILE`
+first adds to `docs/compatibility.json` the results of runs of `compat_tests` with the same option; if several of the
+files have a result of a test, the last one counts.
 """
 
 import argparse
@@ -11,12 +11,12 @@ import re
 import sys
 from pathlib import Path
 
-from compat_tests import client_table, results
+from compat_tests.report import client_table, results
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.server.dispatch.api_table import Api
 from kafkapy.server.handlers import REGISTRY
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "compatibility.md"
 HANDLERS = ROOT / "kafkapy" / "server" / "handlers"
 
@@ -32,8 +32,8 @@ KAFKA_2_7 = {
 
 HEAD = """# What kafkapy serves of Kafka's protocol, and to whom
 
-Made by `python -m compat_tests.compatibility` from `kafkapy/server/handlers/__init__.py`, the card that opens each
-handler, and `docs/compatibility.json`, which `make compatibility` writes; `make check` fails when it is stale. The
+Made by `python -m compat_tests.report.compatibility` from `kafkapy/server/handlers/__init__.py`, the card that opens
+each handler, and `docs/compatibility.json`, which `make compatibility` writes; `make check` fails when it is stale. The
 versions of Apache Kafka are those that a running 2.7.2 lists.
 
 ## APIs
@@ -103,7 +103,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     if PAGE.is_file() and PAGE.read_text() == page():
         return 0
-    print(f"{PAGE.relative_to(ROOT)} is stale: run python -m compat_tests.compatibility", file=sys.stderr)
+    print(f"{PAGE.relative_to(ROOT)} is stale: run python -m compat_tests.report.compatibility", file=sys.stderr)
     return 1
 
 

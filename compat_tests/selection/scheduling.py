@@ -11,7 +11,7 @@ from typing import Any
 
 from xdist.scheduler import LoadScopeScheduling
 
-from compat_tests.scenarios import NO_TARGET
+from compat_tests.selection.scenarios import NO_TARGET
 
 TOGETHER = "pytest.mark.together"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.scenarios import NO_TARGET, SCENARIOS, case_of, cell_of
+from compat_tests.selection.scenarios import NO_TARGET, SCENARIOS, case_of, cell_of
 
 PASSED, FAILED, SKIPPED, DIFFERS = "passed", "failed", "skipped", "differs"
 RANK = (PASSED, SKIPPED, DIFFERS, FAILED)

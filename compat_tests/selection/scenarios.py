@@ -111,7 +111,7 @@ def cell_of(item: pytest.Item) -> Cell:
         return Cell(target)
     (scenario,) = mark.args
     if scenario not in SCENARIOS:
-        raise pytest.UsageError(f"{item.nodeid}: no scenario {scenario!r} in compat_tests/scenarios.py")
+        raise pytest.UsageError(f"{item.nodeid}: no scenario {scenario!r} in compat_tests/selection/scenarios.py")
     try:
         return Cell(target, mark.kwargs.get("client", "{client}").format(**parameters(item)), scenario)
     except KeyError as unknown:

@@ -1,0 +1,1 @@
+"""The results of a run as tables and JSON, and docs/compatibility.md from them."""

@@ -1,0 +1,1 @@
+"""Which tests run, on which target, in which process: marks, scenarios, missing libraries, scheduling."""
