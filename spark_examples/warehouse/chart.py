@@ -38,7 +38,7 @@ def draw(loads: Sequence[Committed], path: Path) -> None:
         progress.step(seconds, values, where="post", color=colour, label=label)
         progress.plot(seconds, values, "o", color=colour, markersize=3)
     _dress(progress, "by seconds since the first load began: a dot is a commit")
-    progress.legend(frameon=False, fontsize=8, loc="center right")
+    progress.legend(frameon=False, fontsize=8, loc="center left")
     for number, (before, load) in enumerate(pairwise(loads)):
         for partition, end in load.offsets.items():
             first = before.offsets.get(partition, 0)
