@@ -10,7 +10,6 @@ import datetime
 import signal
 import sys
 import time
-from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -25,10 +24,11 @@ from bench.rows import LONG_LOG_GB, Row, all_rows, chosen, needs_warm_brokers, w
 from bench.runner import Runner, Runs, loads_of, turns
 from harness.jars import BENCH_VERSIONS, JarsError, class_path
 from harness.java import NoJavaError, find_java
+from harness.kafkapy_process import ROOT
 from harness.measure import BrokerGoneError, LoadError
 from harness.process import BrokerError
 
-RESULTS = Path(__file__).resolve().parent / "results"
+OUT = ROOT / "out" / "bench"
 ROUNDS, QUICK_ROUNDS = 3, 2
 
 
@@ -41,7 +41,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--only", metavar="ROW", action="append", default=[], help="this row (or fetch-*); repeatable")
     parser.add_argument("--broker", choices=NAMES, action="append", default=[], help="only these; repeatable")
     parser.add_argument("--rounds", type=int, help=f"measured rounds (default: {ROUNDS}, quick {QUICK_ROUNDS})")
-    parser.add_argument("--name", help="the results' name; without it a choice of rows or brokers isn't stored")
+    parser.add_argument("--name", help="of this kind of run, such as the interpreter's (in the file's name)")
     parser.add_argument("--minutes", type=float, default=18.0, help="full rounds for so long (default: 18)")
     parser.add_argument("--long-log", metavar="GB", type=int, default=LONG_LOG_GB, help="of the log that is read")
     parser.add_argument("--list", action="store_true", help="name the rows and end")
@@ -127,19 +127,20 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"failed: {failure}")
     if trouble:
         print(f"bench: {trouble}; the table ends there", file=sys.stderr)
-    complete = not (arguments.only or arguments.broker or trouble)
-    if complete or arguments.name:
-        _store(arguments.name or ("quick" if arguments.quick else "full"), about, results, runs)
+    _store(arguments, about, results, runs)
     return 1 if trouble or any(result.failures for result in results) else 0
 
 
-def _store(name: str, about: dict[str, str], results: list[report.Result], runs: dict[str, Runs]) -> None:
+def _store(
+    arguments: argparse.Namespace, about: dict[str, str], results: list[report.Result], runs: dict[str, Runs]
+) -> None:
+    """Writes the samples of the run below out/, in place of those of an earlier run of this name."""
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
-    stem = report.stem_of(name, date)
-    title = f"kafkapy beside Apache Kafka, {stem}"
-    texts = report.page(title, about, results), report.document(title, about, results, runs)
-    for path in report.write(RESULTS, stem, *texts):
-        print(path)
+    name = arguments.name or ("quick" if arguments.quick else "")
+    path = OUT / f"{name or 'run'}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(report.document({"date": date, "name": name, "machine": about}, results, runs))
+    print(f"{path}; python -m bench.pages {path.relative_to(ROOT)} adds it to the pages of bench/results")
 
 
 def main() -> int:

@@ -1,29 +1,17 @@
-"""The comparison as a table on the terminal, as JSON with every sample, and as a page."""
+"""The comparison as a table on the terminal, and as JSON with every sample."""
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 from rich.table import Table
 
-from bench.brokers.contestants import HEAP, KAFKAPY, KAFKAS
+from bench.brokers.contestants import KAFKAPY, KAFKAS
 from bench.rows import Row
 from bench.runner import Runs
 from harness.measure import median
 
-NOTE = (
-    "Medians of alternating runs on brokers that have had 0.7 GB and 100,000 requests before, and each load once more "
-    "(a JVM has compiled what matters by then); rows of a new broker are its first work after the start, cold as it "
-    "is. Processor-seconds are user and system time of the broker's process. "
-    f"Apache Kafka runs with a heap of {HEAP}; the ZooKeeper of 2.7.2 is not counted. "
-    f"A limit given as × Kafka holds against the cheaper of the two. "
-    f"Resident memory is measured once, on a new broker. "
-    f"Rows of a cluster are of three brokers each, and of the processes of all three; their produce and catch-up are "
-    f"measured when a run has become no cheaper than those before it."
-)
-DATE = re.compile(r"\d{4}-\d\d-\d\d")
 COLOURS = {"pass": "green", "miss": "red", "failed": "red"}
 
 
@@ -128,20 +116,8 @@ def table(results: Iterable[Result]) -> Table:
     return drawn
 
 
-def page(title: str, machine: Mapping[str, str], results: Sequence[Result]) -> str:
-    """The same in Markdown."""
-    lines = [f"# {title}", "", NOTE, ""]
-    lines += [f"- {name}: {value}" for name, value in machine.items()]
-    lines += ["", f"| {' | '.join([*HEADINGS, 'limit kept'])} |", f"|{'---|' * 2}{'--:|' * (len(HEADINGS) - 1)}"]
-    lines += [f"| {' | '.join([*result.cells(), result.verdict])} |" for result in results]
-    failures = dict.fromkeys(f"- {name}: {why}" for result in results for name, why in result.failures.items())
-    if failures:
-        lines += ["", "Failed:", "", *failures]
-    return "\n".join(lines) + "\n"
-
-
-def document(title: str, machine: Mapping[str, str], results: Sequence[Result], runs: Mapping[str, Runs]) -> str:
-    """Everything as JSON: each row's medians and verdict, and all metrics of every run by the load they belong to."""
+def document(about: Mapping[str, Any], results: Sequence[Result], runs: Mapping[str, Runs]) -> str:
+    """JSON: `about` the run, each row's medians and verdict, and all metrics of every run by their load."""
     rows = [
         {
             "id": result.row.id,
@@ -160,18 +136,4 @@ def document(title: str, machine: Mapping[str, str], results: Sequence[Result], 
         load: {"runs": run.measured, "failures": run.failures} | ({"settling": run.settling} if run.settling else {})
         for load, run in runs.items()
     }
-    return json.dumps({"title": title, "note": NOTE, "machine": machine, "rows": rows, "loads": loads}, indent=1) + "\n"
-
-
-def stem_of(name: str, date: str) -> str:
-    """The results' file name, without an end: the date stands before the name, unless the name holds one."""
-    return name if DATE.search(name) else f"{date}-{name}"
-
-
-def write(directory: Path, stem: str, page_text: str, document_text: str) -> list[Path]:
-    """Writes `<stem>.md` and `<stem>.json`; returns their paths."""
-    directory.mkdir(parents=True, exist_ok=True)
-    paths = [directory / f"{stem}.md", directory / f"{stem}.json"]
-    for path, text in zip(paths, (page_text, document_text), strict=True):
-        path.write_text(text)
-    return paths
+    return json.dumps({**about, "rows": rows, "loads": loads}, indent=1, ensure_ascii=False) + "\n"

@@ -127,7 +127,7 @@ def _requests(share: int) -> list[Row]:
 
 
 def _durable(share: int) -> list[Row]:
-    what = "the same, each on the disk before its answer (kafkapy.flush=ack, flush.messages=1)"
+    what = "one-record produce requests, each on the disk before its answer (kafkapy.flush=ack, flush.messages=1)"
     many = DurableRecords(16, 4_000 // share)
     one = DurableRecords(1, 1_000 // share)
     return [
@@ -435,7 +435,7 @@ def _failover(size: str, load: ControllerFailover, ratio: float | None) -> list[
         Row(f"{name}-cost", "the same, what it costs both others", "processor-s", load, "processor_s"),
         Row(f"{name}-pause", "the same, a produce request on another partition takes at most", "ms", load, "pause_ms"),
         Row(f"{name}-memory", "the same, the new controller's resident memory", "MiB", load, "controller_mib"),
-        Row(f"{name}-before", "a broker of that cluster before: resident memory", "MiB", load, "resident_mib"),
+        Row(f"{name}-before", "the same, a broker before it: resident memory", "MiB", load, "resident_mib"),
         Row(f"{name}-create", "the same, creating the partitions", "s", load, "create_s"),
     ]
 

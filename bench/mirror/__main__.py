@@ -29,7 +29,7 @@ from confluent_kafka.cimpl import NewTopic
 from bench.brokers import machine
 from bench.brokers.contestants import HEAP
 from bench.loads.workloads import payload_lines
-from bench.report import number, stem_of, write
+from bench.report import number
 from harness.connect import REPLICAS, ConnectProcess
 from harness.java import find_java
 from harness.kafkapy_process import ROOT, KafkapyProcess, kafkapy_command
@@ -37,7 +37,7 @@ from harness.measure import LoadError, median, processor_time, resident_mib
 from harness.process import ChildProcess
 from harness.real_kafka import AS_IN_PRODUCTION, RealKafka
 
-RESULTS = ROOT / "bench" / "results"
+OUT = ROOT / "out" / "bench"
 VERSION = "2.7.2"
 KAFKAPY, KAFKA = "kafkapy", f"kafka-{VERSION}"
 OURS, EXACTLY_ONCE, THEIRS = "kafkapy mirror", "kafkapy mirror --exactly-once", "MirrorMaker 2"
@@ -326,7 +326,7 @@ def _middle(samples: list[Sample], value: Callable[[Sample], float]) -> float:
 
 
 def main() -> int:
-    """Measure, print the table, and store it with `--name`; 1 if a load failed."""
+    """Measure, print the table, and store it below out/bench; 1 if a load failed."""
     parser = argparse.ArgumentParser(
         "python -m bench.mirror", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -336,7 +336,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=60.0, help="no further round after so long")
     parser.add_argument("--broker", choices=(KAFKAPY, KAFKA), action="append", help="only these; repeatable")
     parser.add_argument("--codec", choices=CODECS, action="append", help="only these; repeatable")
-    parser.add_argument("--name", help="the results' name; without it they are not stored")
+    parser.add_argument("--name", default="mirror", help="the name of the files below out/bench")
     options = parser.parse_args()
     about = machine.describe()
     try:
@@ -345,15 +345,18 @@ def main() -> int:
         print(f"bench: {error}", file=sys.stderr)
         return 1
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
-    stem = stem_of(options.name or "mirror", date)
-    text = page(f"Mirrors, {stem}", about, options, samples)
+    text = page(f"Mirrors, {date}", about, options, samples)
     print(text)
-    if options.name:
-        rows = [{"broker": key[0], "codec": key[1], "mirror": key[2], "samples": [each._asdict() for each in found]}
-                for key, found in samples.items()]  # fmt: skip
-        document = json.dumps({"title": stem, "machine": about, "options": vars(options), "rows": rows}, indent=1)
-        for path in write(RESULTS, stem, text, document + "\n"):
-            print(path)
+    rows = [
+        {"broker": key[0], "codec": key[1], "mirror": key[2], "samples": [each._asdict() for each in found]}
+        for key, found in samples.items()
+    ]
+    document = json.dumps({"title": date, "machine": about, "options": vars(options), "rows": rows}, indent=1)
+    OUT.mkdir(parents=True, exist_ok=True)
+    for ending, content in (("md", text), ("json", document + "\n")):
+        path = OUT / f"{options.name}.{ending}"
+        path.write_text(content)
+        print(path)
     return 0
 
 

@@ -3,12 +3,11 @@
 import dataclasses
 import io
 import json
-from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from bench.report import Result, document, number, page, stem_of, table, write
+from bench.report import Result, document, number, table
 from bench.rows import Row, all_rows, chosen
 from bench.runner import Runs
 
@@ -59,16 +58,10 @@ def test_where_a_broker_failed_nothing_passes() -> None:
     ours = Result.of(row(ratio=0.5), Runs({"kafka-2.7.2": [{"m": 1.0}]}, {"kafkapy": "read 0 of 9 records"}))
     assert ours.verdict == "failed"
     assert "failed" in ours.cells()
-    assert "- kafkapy: read 0 of 9 records" in page("t", {}, [ours])
     measured = {"kafkapy": [{"m": 1.0}], "kafka-2.7.2": [{"m": 4.0}]}
     for limits, expected in ((row(ratio=0.5), "failed"), (row(ceiling=1), "failed"), (row(ratio=0.2), "miss")):
         assert Result.of(limits, Runs(measured, {"kafka-4.1.0": "x"})).verdict == expected
     assert Result.of(row(), Runs(measured, {"kafka-4.1.0": "x"})).verdict == "–"
-
-
-@pytest.mark.parametrize(("name", "stem"), [("quick", "2026-01-02-quick"), ("2025-12-31-full", "2025-12-31-full")])
-def test_results_carry_one_date(name: str, stem: str) -> None:
-    assert stem_of(name, "2026-01-02") == stem
 
 
 @pytest.mark.parametrize(
@@ -96,19 +89,13 @@ def test_others_than_apache_kafka_stand_beside_it() -> None:
     assert Result.of(row(), Runs({"kafkapy": [{"m": 3.0}]})).cells()[-1] == "–"
 
 
-def test_terminal_page_and_document_tell_the_same(tmp_path: Path) -> None:
+def test_terminal_and_document_have_the_same_figures() -> None:
     passed = Result.of(row(ratio=0.5), Runs({"kafkapy": [{"m": 0.25}], "kafka-2.7.2": [{"m": 1.0}]}))
     terminal = io.StringIO()
     Console(file=terminal, width=200).print(table([passed]))
-    text = page("title", {"memory": "24 GiB"}, [passed])
-    for shown in (terminal.getvalue(), text):
-        assert "0.250" in shown
-        assert "0.50 × Kafka" in shown
-        assert "pass" in shown
-    assert "- memory: 24 GiB" in text
-    stored = document("title", {}, [passed], {"load": Runs({"kafkapy": [{"m": 0.25}]})})
-    paths = write(tmp_path / "results", "2026-01-01-x", text, stored)
-    assert [path.name for path in paths] == ["2026-01-01-x.md", "2026-01-01-x.json"]
-    read = json.loads(paths[1].read_text())
+    for shown in ("0.250", "0.50 × Kafka", "pass"):
+        assert shown in terminal.getvalue()
+    read = json.loads(document({"date": "2026-01-02"}, [passed], {"load": Runs({"kafkapy": [{"m": 0.25}]})}))
+    assert read["date"] == "2026-01-02"
     assert read["rows"][0]["ratios"]["kafka-2.7.2"] == 0.25
     assert read["loads"]["load"]["runs"]["kafkapy"] == [{"m": 0.25}]
