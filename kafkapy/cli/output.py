@@ -148,6 +148,20 @@ def progress() -> "Progress":
     return Progress(*columns, console=Console(stderr=True), transient=True)
 
 
+@contextmanager
+def steps_progress(total: int) -> Iterator[Callable[[str, int], None]]:
+    """A function that shows what is done now, and how many of ``total`` are done before it.
+
+    It shows them as a bar on standard error, and nothing if that is no terminal.
+    """
+    if not shows_progress():
+        yield lambda _doing, _done: None
+        return
+    with progress() as bar:
+        task = bar.add_task("", total=total)
+        yield lambda doing, done: bar.update(task, description=printable(doing), completed=done)
+
+
 def bytes_progress(*, is_wanted: bool = True) -> "Progress":
     """A progress bar of bytes on standard error, hidden if that is no terminal or the bar is not wanted."""
     from rich.console import Console

@@ -10,7 +10,7 @@ A transaction that began after the first look is in its coordinator's list, and 
 open any more.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -18,7 +18,7 @@ import typer
 
 from kafkapy.cli.consume import WAIT_MS, Consumer
 from kafkapy.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Yes
-from kafkapy.cli.output import done, examples, fail, failures_in_one_line, say, show
+from kafkapy.cli.output import done, examples, fail, failures_in_one_line, say, show, steps_progress
 from kafkapy.clients import transactions as client_transactions
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import ClientError, RequestFailedError
@@ -199,11 +199,11 @@ def _hanging(client: ClusterClient, topics: Sequence[MetadataResponseTopic]) -> 
     suspects = [each for each in opened if not _is_known(each, known.get(each.producer_id))]
     of_suspects = {each.name: each for each in topics if each.name in {suspect.partition.topic for suspect in suspects}}
     still_open = set(_opened(client, list(of_suspects.values())))
+    suspects = [each for each in suspects if each in still_open]
+    lost = _without_start(client, suspects, of_suspects)
     found = []
     for each in suspects:
-        if each not in still_open:
-            continue
-        if client_transactions.has_lost_its_start(client, of_suspects[each.partition.topic], each):
+        if each in lost:
             say(f"kafkapy: {each.partition}: {_CUT}", to_error=True)
         else:
             name, data = known.get(each.producer_id, (None, None))
@@ -214,7 +214,25 @@ def _hanging(client: ClusterClient, topics: Sequence[MetadataResponseTopic]) -> 
 
 
 def _opened(client: ClusterClient, topics: Sequence[MetadataResponseTopic]) -> list[OldestOpenTransaction]:
-    return [each for topic in topics for each in client_transactions.open_transactions(client, topic)]
+    found: list[OldestOpenTransaction] = []
+    with steps_progress(len(topics)) as show_step:
+        for place, topic in enumerate(topics):
+            show_step(f"looking at {topic.name}", place)
+            found += client_transactions.open_transactions(client, topic)
+    return found
+
+
+def _without_start(
+    client: ClusterClient, suspects: Sequence[OldestOpenTransaction], topics: Mapping[str, MetadataResponseTopic]
+) -> set[OldestOpenTransaction]:
+    """Those of the transactions whose first records are deleted."""
+    found = set()
+    with steps_progress(len(suspects)) as show_step:
+        for place, each in enumerate(suspects):
+            show_step(f"reading {each.partition}", place)
+            if client_transactions.has_lost_its_start(client, topics[each.partition.topic], each):
+                found.add(each)
+    return found
 
 
 def _is_known(opened: OldestOpenTransaction, known: tuple[str, TransactionData] | None) -> bool:
@@ -261,15 +279,20 @@ def _read(client: ClusterClient, only: str | None = None) -> dict[str, Transacti
 
 def _records(consumer: Consumer) -> Iterator[tuple[str, TransactionData | None]]:
     """Transactional ids and their states; None: the id has expired. Raises ClientError for what can't be decoded."""
-    while consumer.remaining:
-        for _, partition, record in consumer.poll(wait_ms=WAIT_MS):
-            try:
-                name = decode_key(record.key or b"")
-                if name is not None:
-                    yield name, None if record.value is None else decode_value(record.value)
-            except (ProtocolError, UnknownTransactionStateError) as error:
-                where = f"{TRANSACTION_STATE_TOPIC}-{partition}, offset {record.offset}"
-                raise ClientError(f"{where} can't be decoded, a later release may have written it: {error}") from error
+    total = consumer.remaining
+    with steps_progress(total) as show_step:
+        while consumer.remaining:
+            show_step(f"reading {TRANSACTION_STATE_TOPIC}", total - consumer.remaining)
+            for _, partition, record in consumer.poll(wait_ms=WAIT_MS):
+                try:
+                    name = decode_key(record.key or b"")
+                    if name is not None:
+                        yield name, None if record.value is None else decode_value(record.value)
+                except (ProtocolError, UnknownTransactionStateError) as error:
+                    where = f"{TRANSACTION_STATE_TOPIC}-{partition}, offset {record.offset}"
+                    raise ClientError(
+                        f"{where} can't be decoded, a later release may have written it: {error}"
+                    ) from error
 
 
 def _time(timestamp_ms: int) -> str | None:

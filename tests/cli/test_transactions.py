@@ -1,10 +1,12 @@
 """``kafkapy transactions`` on a running broker."""
 
 import json
+from unittest.mock import MagicMock
 
 import pytest
 import typer
 
+from kafkapy.cli import output
 from kafkapy.cli import transactions as command
 from kafkapy.cli.consume import Consumed
 from kafkapy.clients import topics, transactions
@@ -191,6 +193,38 @@ def test_a_transaction_that_no_coordinator_knows_is_found_and_ended(run: Run, bo
     assert run(*here, "0", stdin=b"n\n").code == 1
     assert run(*here, "0", "--yes").out == "aborted: the transaction at offset 0 of t-hangs-0\n"
     assert json.loads(run("transactions", "find-hanging", "--json").out) == []
+
+
+def test_the_search_shows_its_progress_on_a_terminal(run: Run, bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ClusterClient(bootstrap) as client:
+        begin(client, "t-seen", "t-seen-topic")
+        _write_unknown(client, "t-shown", 78_000)
+        count = len(client.metadata().topics)
+    monkeypatch.setattr(output, "shows_progress", lambda: True)
+    bar = MagicMock()
+    monkeypatch.setattr(output, "progress", lambda: bar)
+    here = ["--topic", "t-shown", "--partition", "0", "--start-offset", "0"]
+    assert len(json.loads(run("transactions", "find-hanging", "--json").out)) == 1
+    shown = bar.__enter__()
+    totals = [call.kwargs["total"] for call in shown.add_task.call_args_list]
+    assert totals[0] == count, "all topics, then the records of the coordinators, then the topic with a suspect, twice"
+    assert totals[2:] == [1, 1]
+    updates = [(call.kwargs["description"], call.kwargs["completed"]) for call in shown.update.call_args_list]
+    assert [done for doing, done in updates[:count]] == [*range(count)]
+    assert updates[count] == (f"reading {TRANSACTION_STATE_TOPIC}", 0)
+    assert updates[-2:] == [("looking at t-shown", 0), ("reading t-shown-0", 0)]
+    assert run("transactions", "abort-hanging", *here, "--yes").code == 0
+
+
+def test_progress_is_on_standard_error_and_only_on_a_terminal(
+    run: Run, bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ClusterClient(bootstrap) as client:
+        begin(client, "t-quiet", "t-quiet-topic")
+    quiet = run("transactions", "find-hanging")
+    assert (quiet.out, quiet.err) == ("hanging transactions: none\n", "")
+    monkeypatch.setattr(output, "shows_progress", lambda: True)
+    assert run("transactions", "find-hanging").out == "hanging transactions: none\n"
 
 
 def test_hanging_is_found_before_the_first_transaction_and_leaderless_partitions_are_named(
