@@ -38,7 +38,7 @@ Text.
 
 def row(title: str, unit: str, ours: float, kafka: float, verdict: str = "pass") -> dict[str, Any]:
     medians = {"kafkapy": ours, "kafka-2.7.2": kafka, "mock": 0.5}
-    ratios = {"kafka-2.7.2": ours / kafka, "kafka-4.1.0": None}
+    ratios = {"kafka-2.7.2": ours / kafka, "kafka-4.4.0": None}
     return {"id": "commits-1", "title": title, "unit": unit, "load": "load", "limit": "1.00 × Kafka",
             "verdict": verdict, "medians": medians, "ratios": ratios}  # fmt: skip
 
@@ -46,7 +46,7 @@ def row(title: str, unit: str, ours: float, kafka: float, verdict: str = "pass")
 def document(*rows: dict[str, Any], name: str = "") -> dict[str, Any]:
     machine = {"kafkapy": "0.1.0, commit 1234abc, record scan compiled", "processor": "2 × X",
                "python": "CPython 3.11.7 (main)", "load average before": "0.1 0.2 0.3"}  # fmt: skip
-    loads = {"load": {"runs": {}, "failures": {"kafka-4.1.0": "ended"}}}
+    loads = {"load": {"runs": {}, "failures": {"kafka-4.4.0": "ended"}}}
     return {"date": "2026-01-02", "name": name, "machine": machine, "rows": list(rows), "loads": loads}
 
 

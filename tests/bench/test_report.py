@@ -18,7 +18,7 @@ def row(*, ratio: float | None = None, ceiling: float | None = None) -> Row:
 
 
 def verdict(chosen_row: Row, ours: float, kafka: float | None = None, newer: float | None = None) -> str:
-    values = {"kafkapy": ours, "kafka-2.7.2": kafka, "kafka-4.1.0": newer}
+    values = {"kafkapy": ours, "kafka-2.7.2": kafka, "kafka-4.4.0": newer}
     measured = {name: [{"m": value}] for name, value in values.items() if value is not None}
     return Result.of(chosen_row, Runs(measured)).verdict
 
@@ -60,8 +60,8 @@ def test_where_a_broker_failed_nothing_passes() -> None:
     assert "failed" in ours.cells()
     measured = {"kafkapy": [{"m": 1.0}], "kafka-2.7.2": [{"m": 4.0}]}
     for limits, expected in ((row(ratio=0.5), "failed"), (row(ceiling=1), "failed"), (row(ratio=0.2), "miss")):
-        assert Result.of(limits, Runs(measured, {"kafka-4.1.0": "x"})).verdict == expected
-    assert Result.of(row(), Runs(measured, {"kafka-4.1.0": "x"})).verdict == "–"
+        assert Result.of(limits, Runs(measured, {"kafka-4.4.0": "x"})).verdict == expected
+    assert Result.of(row(), Runs(measured, {"kafka-4.4.0": "x"})).verdict == "–"
 
 
 @pytest.mark.parametrize(
