@@ -28,14 +28,15 @@ FOLDERS = (
 )
 """The folders from which a name in a page may start."""
 EXAMPLES = {"test_orders.py", "test_failover.py", "at_most_once.py", "at_least_once.py", "exactly_once.py"}
-"""Files of the reader, not of the repository."""
+"""Files of the reader, not of the repository; others are those that the page prints."""
+PRINTED = re.compile(r"^<!-- file: (\S+) -->$", re.MULTILINE)
 NAME = re.compile(r"(?<![\w/<>*.-])((?:\.\./)?[a-z_0-9]+(?:/[a-z_0-9]+)*\.py)\b")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_files_that_a_page_names_exist(page: Path) -> None:
     text = page.read_text()
-    names = {name.removeprefix("../") for name in NAME.findall(text)} - EXAMPLES
+    names = {name.removeprefix("../") for name in NAME.findall(text)} - EXAMPLES - set(PRINTED.findall(text))
     assert [name for name in sorted(names) if not any((ROOT / folder / name).is_file() for folder in FOLDERS)] == []
 
 

@@ -549,7 +549,8 @@ def test_sendfile_sends_large_slices(tmp_path: Path) -> None:
         pytest.skip("strace is not installed: it shows the system calls")
     program = f"""
 import asyncio, pathlib
-from tests.server.harness import Client, batch, running_broker
+from harness.client import Client, batch
+from tests.server.harness import running_broker
 async def main():
     async with running_broker(pathlib.Path({str(tmp_path)!r})) as broker:
         client = await Client.connect(broker)
