@@ -55,7 +55,7 @@ def parts_of(document: Document) -> dict[str, Document]:
 
 
 def cell(row: Document, failures: Mapping[str, str]) -> str:
-    """kafkapy / Apache Kafka 2.7.2 / the newest, the ratios to these, and the other brokers in brackets; bold: a miss."""
+    """kafkapy / Apache Kafka 2.7.2 / the newest, the ratios to these, and other brokers in brackets; bold: a miss."""
     values = {name: number(value) for name, value in row["medians"].items() if value is not None}
     values |= dict.fromkeys(failures, "failed")
     main = " / ".join(values[name] for name in (KAFKAPY, *KAFKAS) if name in values)
