@@ -41,6 +41,8 @@ def test_a_load_takes_a_share_of_each_partition_that_is_proportional_to_what_it_
     before = Position("flights", first={0: 5}, next={0: 90, 1: 50, 2: 1000}, loads=7)
     after = plan(OPTIONS, before, FULL)
     assert (after.first[0], after.next, after.loads) == (5, {0: 100, 1: 50, 2: 1010}, 8)
+    after = plan(OPTIONS, before, {0: FULL[0], 1: FULL[1]})  # the topic's metadata lack a partition for a moment
+    assert after.next == {0: 100, 1: 50, 2: 1000}
 
 
 @pytest.mark.parametrize(

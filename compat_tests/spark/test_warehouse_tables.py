@@ -64,9 +64,10 @@ def test_of_two_loads_that_begin_at_the_same_position_parquet_commits_one(lake: 
     for after, rows, total in ((FIRST, 98, 98), (SECOND, 45, 143)):
         staged = stage(lake, table, after, rows)
         assert (table.position() or Position("flights")).loads == after.loads - 1
+        other = stage(lake, table, after, rows)  # it leaves the files of the one that is under way
         table.commit(staged, after)
         with pytest.raises(TableBusyError, match="was written to meanwhile"):
-            table.commit(stage(lake, table, after, rows), after)
+            table.commit(other, after)
         assert table.position() == after
         assert table.rows().count() == total
 
@@ -86,6 +87,24 @@ def test_of_two_loads_that_are_staged_at_the_same_time_iceberg_commits_one(lake:
             stage(lake, table, after, rows)
         assert table.position() == after
         assert table.rows().count() == total
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_load_that_writes_after_others_were_committed_is_not_committed(lake: Lake, table: IcebergTable) -> None:
+    """Iceberg makes its branch, which the second of the others has dropped, again on top of them."""
+    late = stage(lake, table, FIRST, 98)
+    for after, rows in ((FIRST, 98), (SECOND, 45)):
+        table.commit(stage(lake, table, after, rows), after)
+    lake.spark.sql(f"ALTER TABLE {table.name} CREATE BRANCH {late}")
+    late_rows = lake.spark.range(98).selectExpr("id AS offset", "0 AS partition", "'2013-01' AS month")
+    writer = late_rows.writeTo(f"{table.name}.branch_{late}")
+    writer.option("snapshot-property.kafka-position", FIRST.to_json()).append()
+    with pytest.raises(TableBusyError, match="was written to meanwhile"):
+        table.commit(late, FIRST)
+    assert table.position() == SECOND
+    assert table.rows().count() == SECOND.rows
 
 
 @pytest.mark.spark

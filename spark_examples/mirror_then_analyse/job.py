@@ -17,7 +17,7 @@ import argparse
 import importlib.util
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -41,13 +41,21 @@ class Options:
     group: str | None = None
     offsets_per_batch: int = 60_000
     fail_on_data_loss: bool = True
+    kafka_option: Sequence[str] = ()
+    """KEY=VALUE of Kafka's clients, such as security.protocol=SSL."""
+
+    @property
+    def kafka(self) -> dict[str, str]:
+        """The settings with which Spark connects to Kafka."""
+        own = (each.partition("=") for each in self.kafka_option)
+        return {"kafka.bootstrap.servers": self.bootstrap} | {f"kafka.{key}": value for key, _, value in own}
 
 
 def read(spark: SparkSession, options: Options) -> DataFrame:
     """The committed flights of the topic as a stream, with the bytes that they were sent as."""
     source = (
         spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", options.bootstrap)
+        .options(**options.kafka)
         .option("kafka.isolation.level", "read_committed")
         .option("kafka.fetch.max.wait.ms", 50)  # a reader waits so long behind the last transaction of each partition
         .option("subscribe", options.topic)
@@ -132,6 +140,8 @@ def positions_committed(spark: SparkSession, options: Options) -> Iterator[None]
 def parsed() -> Options:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT")
+    setting = "a setting of Kafka's clients, such as security.protocol=SSL; may be given again"
+    parser.add_argument("--kafka-option", action="append", default=[], metavar="KEY=VALUE", help=setting)
     parser.add_argument("--topic", default=Options.topic, help="topic of departures as JSON: " + SCHEMA)
     parser.add_argument("--table", default=Options.table, help="directory of the Parquet files, or a URL of Hadoop's")
     parser.add_argument("--checkpoint", default=Options.checkpoint)

@@ -6,12 +6,17 @@ A departure is also an airport's heartbeat. Its session windows end where none f
 usual night: each session that ends is an alert.
 
 In a replay of a year, partitions are read at their own speed and drift up to 10.5 days apart. The watermark allows for
-14 days, so no row is dropped, and append mode gives each closed window to exactly one micro-batch. The Parquet files
-have each window exactly once. The Kafka sink is at-least-once: a repeated alert has the same key (airport/reason/hour)
-and the same value, so a reader that takes the last value of each key has each alert exactly once.
+14 days, so no row is dropped, and append mode gives each closed window to exactly one micro-batch. A live stream needs
+no such allowance: with the default, its windows close 14 days late (`--watermark`).
+
+Spark reads each window of the Parquet table exactly once; other readers must follow its `_spark_metadata`. A query with
+a new checkpoint needs a new table, since the sink skips the micro-batches whose numbers the table has. The Kafka sink
+is at-least-once: a repeated alert has the same key (airport/reason/hour) and the same value, so a reader that takes the
+last value of each key has each alert exactly once.
 """
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -35,16 +40,26 @@ class Options:
     checkpoints: str = "checkpoints"
     watermark: str = "14 days"
     rows_per_batch: int = 60_000
+    fail_on_data_loss: bool = True
+    kafka_option: Sequence[str] = ()
+    """KEY=VALUE of Kafka's clients, such as security.protocol=SSL."""
+
+    @property
+    def kafka(self) -> dict[str, str]:
+        """The settings with which Spark connects to Kafka."""
+        own = (each.partition("=") for each in self.kafka_option)
+        return {"kafka.bootstrap.servers": self.bootstrap} | {f"kafka.{key}": value for key, _, value in own}
 
 
 def read(spark: SparkSession, options: Options) -> DataFrame:
     """The topic as a stream of flights with their event time. A flight without a delay never left."""
     source = (
         spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", options.bootstrap)
+        .options(**options.kafka)
         .option("subscribe", options.topic)
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", options.rows_per_batch)
+        .option("failOnDataLoss", str(options.fail_on_data_loss).lower())
         .load()
     )
     flights = source.select(f.from_json(f.col("value").cast("string"), SCHEMA).alias("flight")).select("flight.*")
@@ -95,11 +110,12 @@ def records(alerts: DataFrame) -> DataFrame:
 
 def start(spark: SparkSession, options: Options) -> list[StreamingQuery]:
     """Starts both queries on what the topic holds beyond their checkpoints; they end by themselves."""
+    spark.conf.set("spark.sql.session.timeZone", "UTC")  # of days and hours in the result
     flights = read(spark, options)
     hours = hourly(flights)
     history = hours.writeStream.queryName("history").format("parquet").option("path", options.history)
     alerts = delays(hours).unionByName(silences(flights)).writeStream.queryName("alerts").format("kafka")
-    alerts = alerts.option("kafka.bootstrap.servers", options.bootstrap).option("topic", options.alerts)
+    alerts = alerts.options(**options.kafka).option("topic", options.alerts)
     return [
         query.outputMode("append")
         .option("checkpointLocation", f"{options.checkpoints}/{name}")
@@ -112,6 +128,8 @@ def start(spark: SparkSession, options: Options) -> list[StreamingQuery]:
 def parsed() -> Options:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT")
+    setting = "a setting of Kafka's clients, such as security.protocol=SSL; may be given again"
+    parser.add_argument("--kafka-option", action="append", default=[], metavar="KEY=VALUE", help=setting)
     parser.add_argument("--topic", default=Options.topic, help="topic of departures as JSON: " + SCHEMA)
     parser.add_argument("--alerts", default=Options.alerts, help="topic of the alerts")
     parser.add_argument(
@@ -120,6 +138,7 @@ def parsed() -> Options:
     parser.add_argument("--checkpoints", default=Options.checkpoints)
     parser.add_argument("--watermark", default=Options.watermark, help="how late a departure may come")
     parser.add_argument("--rows-per-batch", type=int, default=Options.rows_per_batch)
+    parser.add_argument("--fail-on-data-loss", action=argparse.BooleanOptionalAction, default=True)
     return Options(**vars(parser.parse_args()))
 
 

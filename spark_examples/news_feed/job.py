@@ -16,6 +16,7 @@ each name once has each entry exactly once.
 """
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -43,13 +44,21 @@ class Options:
     reply_days: int = 30
     watermark: str = "180 days"
     every: str | None = None
+    kafka_option: Sequence[str] = ()
+    """KEY=VALUE of Kafka's clients, such as security.protocol=SSL."""
+
+    @property
+    def kafka(self) -> dict[str, str]:
+        """The settings with which Spark connects to Kafka."""
+        own = (each.partition("=") for each in self.kafka_option)
+        return {"kafka.bootstrap.servers": self.bootstrap} | {f"kafka.{key}": value for key, _, value in own}
 
 
 def read(spark: SparkSession, options: Options, how: str, what: str) -> DataFrame:
     """The committed records of topics as a stream: their JSON as `event`, or the `reason` why they are no events."""
     source = (
         spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", options.bootstrap)
+        .options(**options.kafka)
         .option("kafka.isolation.level", "read_committed")
         .option("kafka.fetch.max.wait.ms", 50)  # a reader waits so long behind the last transaction of each partition
         .option(how, what)
@@ -72,7 +81,7 @@ def events(records: DataFrame, watermark: str) -> DataFrame:
 
 def read_follows(spark: SparkSession, options: Options) -> DataFrame:
     """Pairs of user and follower, read once; the value of a record are those whom its key follows, null for none."""
-    source = spark.read.format("kafka").option("kafka.bootstrap.servers", options.bootstrap)
+    source = spark.read.format("kafka").options(**options.kafka)
     records = source.option("subscribe", options.follows).load()
     last = records.groupBy("key").agg(f.max_by("value", "offset").alias("value")).where("value IS NOT NULL")
     users = f.explode(f.from_json(f.col("value").cast("string"), "ARRAY<INT>")).alias("user")
@@ -132,7 +141,7 @@ def start(spark: SparkSession, options: Options) -> StreamingQuery:
     out = feed_records(entries(read_follows(spark, options), posted, rated, options.reply_days), options.feed)
     for records in (posts, ratings):
         out = out.unionByName(letters(records, options.dead_letters))
-    sink = out.writeStream.queryName("news_feed").format("kafka").option("kafka.bootstrap.servers", options.bootstrap)
+    sink = out.writeStream.queryName("news_feed").format("kafka").options(**options.kafka)
     sink = sink.option("checkpointLocation", options.checkpoint).outputMode("append")
     return (sink.trigger(processingTime=options.every) if options.every else sink.trigger(availableNow=True)).start()
 
@@ -140,6 +149,8 @@ def start(spark: SparkSession, options: Options) -> StreamingQuery:
 def parsed() -> Options:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT")
+    setting = "a setting of Kafka's clients, such as security.protocol=SSL; may be given again"
+    parser.add_argument("--kafka-option", action="append", default=[], metavar="KEY=VALUE", help=setting)
     parser.add_argument("--posts", default=Options.posts, help="regular expression of the topics of recommendations")
     parser.add_argument("--ratings", default=Options.ratings, help="topic of ratings as JSON: " + SCHEMA)
     parser.add_argument("--follows", default=Options.follows, help="compacted topic: by user, a JSON array of users")

@@ -8,6 +8,7 @@ ranking at least once, and a reader that takes the last value of each key has it
 """
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -32,15 +33,25 @@ class Options:
     rows_per_batch: int = 60_000
     top: int = 3
     watermark: str = "14 days"
+    fail_on_data_loss: bool = True
+    kafka_option: Sequence[str] = ()
+    """KEY=VALUE of Kafka's clients, such as security.protocol=SSL."""
+
+    @property
+    def kafka(self) -> dict[str, str]:
+        """The settings with which Spark connects to Kafka."""
+        own = (each.partition("=") for each in self.kafka_option)
+        return {"kafka.bootstrap.servers": self.bootstrap} | {f"kafka.{key}": value for key, _, value in own}
 
 
 def read(spark: SparkSession, options: Options) -> DataFrame:
     """The topic as a stream of flights. Where it starts counts for a query without a checkpoint alone."""
     source = (
         spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", options.bootstrap)
+        .options(**options.kafka)
         .option("subscribe", options.topic)
         .option("maxOffsetsPerTrigger", options.rows_per_batch)
+        .option("failOnDataLoss", str(options.fail_on_data_loss).lower())
     )
     if options.since_ms is None:
         source = source.option("startingOffsets", "earliest")
@@ -76,10 +87,11 @@ def ranked(days: DataFrame, top: int) -> DataFrame:
 
 def start(spark: SparkSession, options: Options) -> StreamingQuery:
     """Starts the query on what the topic holds beyond the checkpoint; it ends by itself."""
+    spark.conf.set("spark.sql.session.timeZone", "UTC")  # of days and hours in the result
 
     def write(closed: DataFrame, _: int) -> None:
         rankings = ranked(closed, options.top).write.format("kafka")
-        rankings.option("kafka.bootstrap.servers", options.bootstrap).option("topic", options.rankings).save()
+        rankings.options(**options.kafka).option("topic", options.rankings).save()
 
     query = daily(read(spark, options), options.watermark).writeStream.queryName("ranking").foreachBatch(write)
     query = query.outputMode("append").option("checkpointLocation", options.checkpoint)
@@ -89,13 +101,16 @@ def start(spark: SparkSession, options: Options) -> StreamingQuery:
 def parsed() -> Options:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT")
+    setting = "a setting of Kafka's clients, such as security.protocol=SSL; may be given again"
+    parser.add_argument("--kafka-option", action="append", default=[], metavar="KEY=VALUE", help=setting)
     parser.add_argument("--topic", default=Options.topic, help="topic of departures as JSON: " + SCHEMA)
     parser.add_argument("--rankings", default=Options.rankings, help="topic of the result")
     parser.add_argument("--checkpoint", default=Options.checkpoint)
-    parser.add_argument("--since-ms", type=int, help="time of the first record to read (default: all records)")
+    parser.add_argument("--since-ms", type=int, help="timestamp of the first record to read, if there is no checkpoint")
     parser.add_argument("--rows-per-batch", type=int, default=Options.rows_per_batch)
     parser.add_argument("--top", type=int, default=Options.top, help="ranks of each day and airport")
     parser.add_argument("--watermark", default=Options.watermark, help="how late a departure may come")
+    parser.add_argument("--fail-on-data-loss", action=argparse.BooleanOptionalAction, default=True)
     return Options(**vars(parser.parse_args()))
 
 

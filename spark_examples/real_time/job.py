@@ -22,6 +22,7 @@ repetitions. A record that is no flight goes unchanged into the dead-letter topi
 """
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyspark
@@ -47,13 +48,21 @@ class Options:
     batch: str = "5 seconds"
     starting_offsets: str = "earliest"
     fail_on_data_loss: bool = True
+    kafka_option: Sequence[str] = ()
+    """KEY=VALUE of Kafka's clients, such as security.protocol=SSL."""
+
+    @property
+    def kafka(self) -> dict[str, str]:
+        """The settings with which Spark connects to Kafka."""
+        own = (each.partition("=") for each in self.kafka_option)
+        return {"kafka.bootstrap.servers": self.bootstrap} | {f"kafka.{key}": value for key, _, value in own}
 
 
 def read(spark: SparkSession, options: Options) -> DataFrame:
     """The topic's records with their JSON as `flight`, and `reason`: why a record is no flight, null if it is one."""
     source = (
         spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", options.bootstrap)
+        .options(**options.kafka)
         .option("subscribe", options.topic)
         .option("startingOffsets", options.starting_offsets)
         .option("failOnDataLoss", str(options.fail_on_data_loss).lower())
@@ -90,7 +99,7 @@ def start(spark: SparkSession, options: Options) -> StreamingQuery:
     """Starts the query; it runs until it is stopped."""
     records = flagged(read(spark, options), options)
     writer = records.writeStream.queryName(options.trigger).format("kafka").outputMode("update")
-    writer = writer.option("kafka.bootstrap.servers", options.bootstrap)
+    writer = writer.options(**options.kafka)
     writer = writer.option("checkpointLocation", options.checkpoint)
     if options.trigger == REAL_TIME:
         trigger = {"realTime": options.batch}  # PySpark 4.1 knows no such argument
@@ -106,6 +115,8 @@ def has_real_time() -> bool:
 def parsed() -> Options:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT")
+    setting = "a setting of Kafka's clients, such as security.protocol=SSL; may be given again"
+    parser.add_argument("--kafka-option", action="append", default=[], metavar="KEY=VALUE", help=setting)
     parser.add_argument("--topic", default=Options.topic, help="topic of departures as JSON: " + SCHEMA)
     parser.add_argument("--flagged", default=Options.flagged, help="topic of the result")
     parser.add_argument("--dead-letters", default=Options.dead_letters, help="topic of what is no flight")

@@ -20,7 +20,7 @@ header `change` (blocks): it numbers the changes of an address, and one that is 
 """
 
 import argparse
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, field
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession
@@ -58,13 +58,21 @@ class Options:
     starting_offsets: str = "earliest"
     fail_on_data_loss: bool = True
     watermark: str = "30 seconds"
+    kafka_option: Sequence[str] = ()
+    """KEY=VALUE of Kafka's clients, such as security.protocol=SSL."""
+
+    @property
+    def kafka(self) -> dict[str, str]:
+        """The settings with which Spark connects to Kafka."""
+        own = (each.partition("=") for each in self.kafka_option)
+        return {"kafka.bootstrap.servers": self.bootstrap} | {f"kafka.{key}": value for key, _, value in own}
 
 
 def read(spark: SparkSession, options: Options) -> DataFrame:
     """The topic's records with their JSON as `row`, and `reason`: why a record is no line of a trace, null if it is."""
     source = (
         spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", options.bootstrap)
+        .options(**options.kafka)
         .option("subscribe", options.requests)
         .option("startingOffsets", options.starting_offsets)
         .option("maxOffsetsPerTrigger", options.rows_per_batch)
@@ -220,7 +228,7 @@ def blocked(seen: DataFrame, topic: str) -> DataFrame:
 
 def write(records: DataFrame, options: Options, name: str) -> StreamingQuery:
     """Starts a query on what the topic holds beyond its checkpoint; it ends by itself."""
-    writer = records.writeStream.queryName(name).format("kafka").option("kafka.bootstrap.servers", options.bootstrap)
+    writer = records.writeStream.queryName(name).format("kafka").options(**options.kafka)
     writer = writer.option("checkpointLocation", f"{options.checkpoints}/{name}").outputMode("append")
     return writer.trigger(availableNow=True).start()
 
@@ -240,6 +248,8 @@ def start(spark: SparkSession, options: Options) -> list[StreamingQuery]:
 def parsed() -> Options:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT")
+    setting = "a setting of Kafka's clients, such as security.protocol=SSL; may be given again"
+    parser.add_argument("--kafka-option", action="append", default=[], metavar="KEY=VALUE", help=setting)
     parser.add_argument("--requests", default=Options.requests, help="topic of the trace's lines, keyed by address")
     parser.add_argument("--rates", default=Options.rates, help="topic of the requests by address and second")
     parser.add_argument("--sessions", default=Options.sessions, help="topic of the sessions by address")

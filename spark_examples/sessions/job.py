@@ -7,12 +7,14 @@ in RocksDB. The watermark closes them, and each closed period comes out of exact
 it repeats the last micro-batch with the same records, the same state and the same number:
 
 - Parquet: a micro-batch is a directory named after its number, and a repeated one overwrites it. So the table has each
-  period exactly once. A directory without the file `_SUCCESS` is being written, or will be overwritten.
+  period exactly once. A directory without the file `_SUCCESS` is incomplete: readers must ignore it. A query
+  with a new checkpoint begins with number 0 again, so it needs a new table.
 - Kafka: the sink is at-least-once. A repeated record has the same key (route/begin) and the same value, in a compacted
   topic: a reader that takes the last value of each key has each period exactly once.
 """
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -37,13 +39,21 @@ class Options:
     watermark: str = "14 days"
     rows_per_batch: int = 60_000
     fail_on_data_loss: bool = True
+    kafka_option: Sequence[str] = ()
+    """KEY=VALUE of Kafka's clients, such as security.protocol=SSL."""
+
+    @property
+    def kafka(self) -> dict[str, str]:
+        """The settings with which Spark connects to Kafka."""
+        own = (each.partition("=") for each in self.kafka_option)
+        return {"kafka.bootstrap.servers": self.bootstrap} | {f"kafka.{key}": value for key, _, value in own}
 
 
 def read(spark: SparkSession, options: Options) -> DataFrame:
     """The committed flights of the topic as a stream."""
     source = (
         spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", options.bootstrap)
+        .options(**options.kafka)
         .option("kafka.isolation.level", "read_committed")
         .option("kafka.fetch.max.wait.ms", 50)  # a reader waits so long behind the last transaction of each partition
         .option("subscribe", options.topic)
@@ -80,7 +90,7 @@ def start(spark: SparkSession, options: Options) -> StreamingQuery:
         closed.write.mode("overwrite").parquet(f"{options.table}/batch={number}")
         key, value = f.concat_ws("/", "route", "begin_ms"), f.to_json(f.struct(*closed.columns))
         records = closed.select(key.alias("key"), value.alias("value")).write.format("kafka")
-        records.option("kafka.bootstrap.servers", options.bootstrap).option("topic", options.periods).save()
+        records.options(**options.kafka).option("topic", options.periods).save()
         closed.unpersist()
 
     query = periods(read(spark, options), options).writeStream.queryName("sessions").foreachBatch(write)
@@ -91,6 +101,8 @@ def start(spark: SparkSession, options: Options) -> StreamingQuery:
 def parsed() -> Options:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT")
+    setting = "a setting of Kafka's clients, such as security.protocol=SSL; may be given again"
+    parser.add_argument("--kafka-option", action="append", default=[], metavar="KEY=VALUE", help=setting)
     parser.add_argument("--topic", default=Options.topic, help="topic of departures as JSON: " + SCHEMA)
     parser.add_argument("--periods", default=Options.periods, help="compacted topic of the result")
     parser.add_argument("--table", default=Options.table, help="directory of the Parquet files, or a URL of Hadoop's")

@@ -2,8 +2,9 @@
 
     spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1 job.py --bootstrap localhost:9092
 
-It also needs kafka-python. For `--format iceberg --table lake.flights` add org.apache.iceberg:iceberg-spark-runtime-
-4.1_2.13:1.11.0 and the settings of your catalog. A Parquet table may be a URL of Hadoop's, such as hdfs://.
+It also needs kafka-python, which has settings of its own for TLS and SASL (function `held`). For `--format iceberg
+--table lake.flights` add org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0 and the settings of your catalog. A
+Parquet table may be a URL of Hadoop's, such as hdfs://.
 
 A load reads a range of offsets that is fixed before. Its rows, and the position behind them, become part of the table
 in one step: a rename of a directory, or the move of Iceberg's branch `main`. The next load begins at the position that
@@ -19,7 +20,7 @@ import argparse
 import json
 import math
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -52,6 +53,14 @@ class Options:
     rows_per_load: int = 60_000
     min_tasks: int = 4
     fail_on_data_loss: bool = True
+    kafka_option: Sequence[str] = ()
+    """KEY=VALUE of Kafka's clients, such as security.protocol=SSL."""
+
+    @property
+    def kafka(self) -> dict[str, str]:
+        """The settings with which Spark connects to Kafka."""
+        own = (each.partition("=") for each in self.kafka_option)
+        return {"kafka.bootstrap.servers": self.bootstrap} | {f"kafka.{key}": value for key, _, value in own}
 
 
 class OffsetsGoneError(RuntimeError):
@@ -105,18 +114,22 @@ class ParquetTable:
 
     def position(self) -> Position | None:
         """The position after the last load; None before the first."""
-        loads = sorted(each.getPath().getName() for each in self._files.globStatus(self._path("load=*")) or ())
-        if not loads:
+        names = (each.getPath().getName() for each in self._files.globStatus(self._path("load=*")) or ())
+        last = max((int(name.removeprefix("load=")) for name in names), default=None)
+        if last is None:
             return None
-        stream = self._files.open(self._path(f"{loads[-1]}/{POSITION}"))
+        stream = self._files.open(self._path(f"load={last:05d}/{POSITION}"))
         text = bytes(stream.readAllBytes())
         stream.close()
         return Position.of_json(text.decode())
 
     def stage(self, rows: DataFrame, after: Position) -> str:
         """Writes a load where no reader sees it; its name for `commit`."""
-        self._files.delete(self._path(STAGING), True)  # of dead loads
-        staged = f"{STAGING}/{uuid.uuid4().hex}"
+        number = after.loads - 1
+        for each in self._files.globStatus(self._path(f"{STAGING}/*")) or ():
+            if int(each.getPath().getName().partition("_")[0]) < number:  # dead, or it can't be committed any more
+                self._files.delete(each.getPath(), True)
+        staged = f"{STAGING}/{number}_{uuid.uuid4().hex}"
         rows.write.partitionBy("month").parquet(f"{self.name}/{staged}")
         stream = self._files.create(self._path(f"{staged}/{POSITION}"))
         stream.write(after.to_json().encode())
@@ -172,22 +185,27 @@ class IcebergTable:
         self._spark.sql(f"CREATE TABLE IF NOT EXISTS {self.name} ({columns}) USING iceberg PARTITIONED BY (month)")
         branch = f"{BRANCH}{after.loads - 1:05d}_{uuid.uuid4().hex}"
         self._spark.sql(f"ALTER TABLE {self.name} CREATE BRANCH {branch}")
-        before = self.position()  # read after the branch has begun: a later commit can't be its parent
-        if (before.loads if before else 0) != after.loads - 1:
-            raise self._busy(after)
+        self._check_next(after)
         writer = rows.writeTo(f"{self.name}.branch_{branch}")
         writer.option(f"snapshot-property.{PROPERTY}", after.to_json()).append()
         return branch
 
     def commit(self, staged: str, after: Position) -> None:
         """Makes the load part of the table, with its position; raises TableBusyError if its number is taken."""
+        self._check_next(after)  # Iceberg makes a branch again that another load has dropped, on top of that load
         try:
             self._spark.sql(f"CALL {self._catalog}.system.fast_forward('{self._table}', 'main', '{staged}')")
         except IllegalArgumentException as error:
             raise self._busy(after) from error
         for row in self._select(f"name FROM {self.name}.refs"):
-            if row["name"].startswith(BRANCH) and row["name"] != staged:  # of the load before, and of dead ones
+            if row["name"].startswith(BRANCH) and int(row["name"].split("_")[1]) < after.loads - 1:
                 self._spark.sql(f"ALTER TABLE {self.name} DROP BRANCH {row['name']}")
+
+    def _check_next(self, after: Position) -> None:
+        """Raises TableBusyError if another load has been committed."""
+        before = self.position()
+        if (before.loads if before else 0) != after.loads - 1:
+            raise self._busy(after)
 
     def _busy(self, after: Position) -> TableBusyError:
         return TableBusyError(f"{self.name} was written to meanwhile: load {after.loads - 1} is taken.")
@@ -202,12 +220,17 @@ Extents = Mapping[int, tuple[int, int]]
 
 
 def open_table(spark: SparkSession, options: Options) -> Table:
+    spark.conf.set("spark.sql.session.timeZone", "UTC")  # of the months
     return IcebergTable(spark, options.table) if options.format == ICEBERG else ParquetTable(spark, options.table)
 
 
 def held(options: Options) -> Extents:
     """What the topic holds now; empty if there is no such topic."""
-    consumer = KafkaConsumer(bootstrap_servers=options.bootstrap.split(","), allow_auto_create_topics=False)
+    consumer = KafkaConsumer(
+        bootstrap_servers=options.bootstrap.split(","),
+        isolation_level="read_committed",  # the end is that of the last transaction that has ended
+        allow_auto_create_topics=False,
+    )
     places = [TopicPartition(options.topic, index) for index in consumer.partitions_for_topic(options.topic) or ()]
     firsts, ends = consumer.beginning_offsets(places), consumer.end_offsets(places)
     consumer.close()
@@ -252,8 +275,9 @@ def plan(options: Options, before: Position, extents: Extents) -> Position:
     return replace(
         before,
         first={**first, **before.first},
-        next={partition: offset + math.ceil(left[partition] * share) for partition, offset in first.items()},
-        lost={partition: before.lost.get(partition, 0) + count for partition, count in lost.items()},
+        next=before.next
+        | {partition: offset + math.ceil(left[partition] * share) for partition, offset in first.items()},
+        lost=before.lost | {partition: before.lost.get(partition, 0) + count for partition, count in lost.items()},
         loads=before.loads + 1,
     )
 
@@ -263,10 +287,11 @@ def read(spark: SparkSession, options: Options, begins: Mapping[int, int], ends:
     first, end = (json.dumps({options.topic: {str(p): each[p] for p in begins}}) for each in (begins, ends))
     records = (
         spark.read.format("kafka")
-        .option("kafka.bootstrap.servers", options.bootstrap)
+        .options(**options.kafka)
         .option("subscribe", options.topic)
         .option("startingOffsets", first)
         .option("endingOffsets", end)
+        .option("kafka.isolation.level", "read_committed")
         .option("minPartitions", options.min_tasks)
         .option("failOnDataLoss", str(options.fail_on_data_loss).lower())
         .load()
@@ -291,7 +316,7 @@ def send_broken(records: DataFrame, options: Options) -> None:
     place = f.concat_ws("/", "topic", "partition", "offset")
     why = f.array(f.struct(f.lit("reason").alias("key"), f.col("reason").cast("binary").alias("value")))
     letters = records.where("reason IS NOT NULL").select(place.alias("key"), "value", why.alias("headers"))
-    sink = letters.write.format("kafka").option("kafka.bootstrap.servers", options.bootstrap)
+    sink = letters.write.format("kafka").options(**options.kafka)
     sink.option("topic", options.dead_letters).save()
 
 
@@ -300,7 +325,7 @@ def load_next(spark: SparkSession, options: Options, table: Table) -> Position |
     before = table.position() or Position(options.topic)
     extents = held(options)
     begins, after = begin(options, before, extents), plan(options, before, extents)
-    if after.next == begins and sum(after.lost.values()) == sum(before.lost.values()):
+    if after.next == before.next | begins and sum(after.lost.values()) == sum(before.lost.values()):
         return None
     print(f"  load {before.loads}: reading", flush=True)
     records = read(spark, options, begins, after.next).persist()
@@ -321,6 +346,8 @@ def load_next(spark: SparkSession, options: Options, table: Table) -> Position |
 def parsed() -> Options:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT")
+    setting = "a setting of Kafka's clients, such as security.protocol=SSL; may be given again"
+    parser.add_argument("--kafka-option", action="append", default=[], metavar="KEY=VALUE", help=setting)
     parser.add_argument("--topic", default=Options.topic, help="topic of departures as JSON: " + SCHEMA)
     parser.add_argument("--dead-letters", default=Options.dead_letters, help="topic for what is no flight")
     parser.add_argument(
@@ -330,7 +357,12 @@ def parsed() -> Options:
     parser.add_argument("--rows-per-load", type=int, default=Options.rows_per_load)
     parser.add_argument("--min-tasks", type=int, default=Options.min_tasks, help="Spark's tasks of a load, at least")
     parser.add_argument("--fail-on-data-loss", action=argparse.BooleanOptionalAction, default=True)
-    return Options(**vars(parser.parse_args()))
+    options = Options(**vars(parser.parse_args()))
+    if options.format == ICEBERG and "." not in options.table:
+        parser.error("--format iceberg needs --table CATALOG.TABLE")
+    if options.rows_per_load < 1:
+        parser.error("--rows-per-load must be 1 at least")
+    return options
 
 
 if __name__ == "__main__":
