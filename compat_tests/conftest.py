@@ -23,7 +23,7 @@ from compat_tests.clients.java_tools.tools import Tools, ToolsOf
 from compat_tests.groups.wire import Wire, find_coordinator
 from compat_tests.report.results import Results, mark, tables
 from compat_tests.selection.libraries import why_not_imported
-from compat_tests.selection.scenarios import MARKS, is_long_on_clusters, mark_differences, runs_on, target_of
+from compat_tests.selection.scenarios import MARKS, in_order, is_long_on_clusters, mark_differences, runs_on, target_of
 from harness.jars import VERSIONS, jars_directory
 from harness.java import NoJavaError, find_java
 from harness.process import Broker
@@ -108,7 +108,7 @@ def pytest_make_collect_report(
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Marks what needs Java, and groups tests by target so that one broker runs at a time."""
+    """Marks what needs Java, and groups tests by target so that one broker runs at a time, the longest ones first."""
     fits = {item: runs_on(item, is_cluster=is_cluster(target_of(item))) for item in items}
     items[:] = [item for item in items if fits[item]]
     config.hook.pytest_deselected(items=[item for item in fits if not fits[item]])
@@ -121,7 +121,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("long")
         mark_differences(item)
         mark(item)
-    items.sort(key=target_of)
+    in_order(items)
 
 
 @pytest.fixture(scope="session")

@@ -80,6 +80,25 @@ def target_of(item: pytest.Item) -> str:
     return str(parameters(item).get("broker", NO_TARGET))
 
 
+def in_order(items: list[pytest.Item]) -> None:
+    """Sort tests by target, and of a target the files with the longest time-outs first.
+
+    Under `-n` the processes then end at nearly the same time, with short tests.
+    """
+    longest: dict[str, float] = {}
+    for item in items:
+        timeout = item.get_closest_marker("timeout")
+        if timeout is not None and item.get_closest_marker("long") is None:
+            file = item.nodeid.partition("::")[0]
+            longest[file] = max(longest.get(file, 0), timeout.args[0])
+
+    def place(item: pytest.Item) -> tuple[str, float]:
+        target = target_of(item)
+        return target, 0 if target == NO_TARGET else -longest.get(item.nodeid.partition("::")[0], 0)
+
+    items.sort(key=place)
+
+
 def case_of(arguments: str, target: str) -> str:
     """The text in a test's brackets, without its target: the same on every target."""
     return re.sub(rf"(^|-){re.escape(target)}(?=-|$)", "", arguments, count=1).removeprefix("-")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from compat_tests.selection.scenarios import in_order
 from compat_tests.selection.scheduling import TOGETHER, ByTarget
 
 ALL = [
@@ -137,3 +138,24 @@ def test_two_processes_that_die_together(tmp_path: Path, done: int) -> None:
     ran = [test for node in nodes for test in node.got[: node.done]]
     ran += [test for node in successors for test in node.got]
     assert sorted(ran + [test for test in died_of if test]) == sorted(ALL)
+
+
+def item(nodeid: str, broker: str | None, timeout: int | None = None, *, is_long: bool = False) -> Any:
+    marks = {"timeout": timeout and SimpleNamespace(args=(timeout,)), "long": is_long or None}
+    found = SimpleNamespace(nodeid=nodeid, get_closest_marker=marks.get)
+    if broker is not None:
+        found.callspec = SimpleNamespace(params={"broker": broker})
+    return found
+
+
+def test_files_with_long_time_outs_are_the_first_of_their_target() -> None:
+    items = [
+        item("a.py::test_1", "k-1"), item("a.py::test_2", "k-2"), item("b.py::test_1", None),
+        item("b.py::test_2", "k-1", 900, is_long=True), item("c.py::test_1", "k-1"), item("c.py::test_2", "k-1", 600),
+        item("d.py::test_1", "k-1", 900), item("d.py::test_2", None, 900),
+    ]  # fmt: skip
+    in_order(items)
+    assert [each.nodeid for each in items] == [
+        "b.py::test_1", "d.py::test_2", "d.py::test_1", "c.py::test_1", "c.py::test_2", "a.py::test_1", "b.py::test_2",
+        "a.py::test_2",
+    ]  # fmt: skip
