@@ -42,11 +42,11 @@ class Replicated:
         self.partition.follower_fetched(FOLLOWER, offset, 0)
         self.replicas.purgatory.check(self.partition.topic_partition)
 
-    async def send_first(self) -> None:
-        """Send a request that waits for the follower."""
+    async def send_first(self, timeout_ms: int = 15_000) -> None:
+        """Send a request that waits for the follower; a slow machine must not end the wait."""
         end_offset = self.partition.log.log_end_offset
         request = produce_request("t", batch(b"v"), acks=-1)
-        request.timeout_ms = 15_000  # a slow machine must not end the wait
+        request.timeout_ms = timeout_ms
         self.client.send(frame(request, 8))
         await until(lambda: self.partition.log.log_end_offset == end_offset + 1)
 
@@ -116,7 +116,7 @@ def test_a_client_that_leaves_leaves_no_request_waiting(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with replicated(tmp_path) as at:
             for _ in range(3):
-                await at.send_first()
+                await at.send_first(timeout_ms=1_000)  # the requests wait until then
             at.client.writer.transport.abort()
             await until(lambda: len(at.replicas.purgatory) == 0)
             assert at.partition.log.log_end_offset == 3

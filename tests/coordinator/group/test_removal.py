@@ -457,7 +457,7 @@ def test_a_group_with_very_many_commits_under_way_is_deleted_in_steps(in_transac
 @pytest.mark.parametrize("way", ["group", "offsets", "retention", "topic"])
 def test_no_batch_of_tombstones_is_too_large_for_the_log(limit: str, way: str) -> None:
     """A group id may have 32 kB, and the limit may be lower than when the offsets were committed."""
-    world = World()
+    world = World(offsets_retention_minutes=60)
     group_id = "g" if limit else "g" * 32_000
     partitions = [TopicPartition("t", number) for number in range(100)]
     for each in partitions:
@@ -470,7 +470,7 @@ def test_no_batch_of_tombstones_is_too_large_for_the_log(limit: str, way: str) -
     elif way == "offsets":
         assert finish(world.coordinator.delete_offsets(group_id, partitions)) == (0, dict.fromkeys(partitions, 0))
     elif way == "retention":
-        world.clock.advance(8 * 86_400_000)
+        world.clock.advance(2 * 3_600_000)
     else:
         for listener in world.broker.metadata_listeners:
             listener(world.broker.image, partitions)
