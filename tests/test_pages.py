@@ -50,7 +50,7 @@ def counted(section: Section) -> int:
     return sum(each.runs or bool(each.file) or each.is_output for each in section.snippets)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("section", [parameter(each) for each in FOUND if each.page != GROWING and counted(each)])
 def test_a_section_runs_as_printed(section: Section, tmp_path: Path) -> None:
     before = BEFORE.get((section.page, section.heading), "")

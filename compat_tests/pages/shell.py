@@ -20,7 +20,7 @@ from compat_tests.pages.snippets import SHELL, Snippet
 from harness.java_programs import MissingToolchainError
 from harness.process import wait_for
 
-SNIPPET_TIMEOUT_S = 240.0
+SNIPPET_TIMEOUT_S = 480.0
 OUTPUT_TIMEOUT_S = 60.0
 END_S = 5.0
 HOSTS = "127.0.0.1 localhost broker.example zoo\n127.0.0.2 east\n127.0.0.3 west\n"
