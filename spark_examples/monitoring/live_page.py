@@ -60,7 +60,7 @@ def _offsets(sources: Any, name: str) -> dict[tuple[str, str], int]:
     """By topic and partition, of the JSON documents in which Spark's Kafka source tells them."""
     found = {}
     for source in sources:
-        for topic, partitions in json.loads(source[name] or "{}").items():
+        for topic, partitions in (json.loads(source[name] or "null") or {}).items():
             found.update({(topic, partition): offset for partition, offset in partitions.items()})
     return found
 
