@@ -136,7 +136,7 @@ class Progress(StreamingQueryListener):
 
 def _offsets(text: str | None) -> dict[str, dict[int, int]]:
     """By topic and partition, of the JSON in which Spark's Kafka source reports offsets."""
-    topics = json.loads(text or "null") or {}
+    topics = json.loads("null" if text in (None, "", "None") else text) or {}
     return {topic: {int(partition): end for partition, end in ends.items()} for topic, ends in topics.items()}
 
 

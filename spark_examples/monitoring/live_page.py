@@ -3,6 +3,7 @@
 `/` is the page, which loads itself anew each second, `/state.json` the same for programs.
 """
 
+import ast
 import html
 import json
 import threading
@@ -57,10 +58,10 @@ def query_rows(spark: SparkSession) -> list[Row]:
 
 
 def _offsets(sources: Any, name: str) -> dict[tuple[str, str], int]:
-    """By topic and partition, of the JSON documents in which Spark's Kafka source tells them."""
+    """By topic and partition. PySpark 4 gives the offsets of a Kafka source as the text of a Python dict, or None."""
     found = {}
     for source in sources:
-        for topic, partitions in (json.loads(source[name] or "null") or {}).items():
+        for topic, partitions in (ast.literal_eval(source[name] or "None") or {}).items():
             found.update({(topic, partition): offset for partition, offset in partitions.items()})
     return found
 
