@@ -198,12 +198,12 @@ def test_a_transaction_that_no_coordinator_knows_is_found_and_ended(run: Run, bo
 def test_the_search_shows_its_progress_on_a_terminal(run: Run, bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with ClusterClient(bootstrap) as client:
         begin(client, "t-seen", "t-seen-topic")
-        _write_unknown(client, "t-shown", 78_000)
+        _write_unknown(client, "t-searched", 78_000)
         count = len(client.metadata().topics)
     monkeypatch.setattr(output, "shows_progress", lambda: True)
     bar = MagicMock()
     monkeypatch.setattr(output, "progress", lambda: bar)
-    here = ["--topic", "t-shown", "--partition", "0", "--start-offset", "0"]
+    here = ["--topic", "t-searched", "--partition", "0", "--start-offset", "0"]
     assert len(json.loads(run("transactions", "find-hanging", "--json").out)) == 1
     shown = bar.__enter__()
     totals = [call.kwargs["total"] for call in shown.add_task.call_args_list]
@@ -212,7 +212,7 @@ def test_the_search_shows_its_progress_on_a_terminal(run: Run, bootstrap: str, m
     updates = [(call.kwargs["description"], call.kwargs["completed"]) for call in shown.update.call_args_list]
     assert [done for doing, done in updates[:count]] == [*range(count)]
     assert updates[count] == (f"reading {TRANSACTION_STATE_TOPIC}", 0)
-    assert updates[-2:] == [("looking at t-shown", 0), ("reading t-shown-0", 0)]
+    assert updates[-2:] == [("looking at t-searched", 0), ("reading t-searched-0", 0)]
     assert run("transactions", "abort-hanging", *here, "--yes").code == 0
 
 
