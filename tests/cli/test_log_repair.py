@@ -7,18 +7,24 @@ from pathlib import Path
 import pytest
 
 from harness.storage.batches import GOLDEN
+from kafkapy.cli import log_repair
 from kafkapy.metadata.exchange.metadata_changes import NEW, NodeChange
 from kafkapy.metadata.exchange.metadata_file import metadata_path, write_file_tree
 from kafkapy.metadata.exchange.metadata_tree import MetadataTree
 from kafkapy.metadata.znodes import ConfigZNode
 from kafkapy.platform.files import Files
+from kafkapy.testing.clock import ManualClock
 from tests.cli.conftest import Run
 from tests.metadata.metadata_samples import NODES
 
+CAPTURED_MS = 1_795_251_600_000
+"""When the directory was captured, in milliseconds: a week later its producers expire, and a repair drops them."""
+
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The directory of a broker that was killed while it wrote to ``rf3``."""
+    monkeypatch.setattr(log_repair, "SystemClock", lambda: ManualClock(CAPTURED_MS))
     path = Path(shutil.copytree(GOLDEN, tmp_path / "data"))
     (path / ".kafka_cleanshutdown").unlink()
     with (path / "rf3-0" / "00000000000000000000.log").open("ab") as log:
