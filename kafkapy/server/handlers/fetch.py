@@ -125,13 +125,9 @@ def _fetch(context: "RequestContext", request: FetchRequest, begun: _Begun) -> M
     if request.isolation_level not in ISOLATION_LEVELS and not replicas.partitions.keys().isdisjoint(begun.wishes):
         return _refuse_level(request)  # Apache Kafka notices the level only when it reads a partition
     limits = _limits(context, request)
-
-    def build(reads: Reads) -> MaybeSteps[Answer]:
-        return _answer(context, limits, begun, reads)
-
     # a follower's session has partitions that are read only when something happens to them
     session = begun.session if limits.replica_id >= 0 else None
-    return fetch(replicas, begun.wishes, limits, build, session)
+    return fetch(replicas, begun.wishes, limits, lambda reads: _answer(context, limits, begun, reads), session)
 
 
 def _refuse_level(request: FetchRequest) -> Steps[FetchResponse]:
