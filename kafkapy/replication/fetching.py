@@ -83,12 +83,19 @@ class FetchLimits(NamedTuple):
         """Whether another broker asks."""
         return self.replica_id >= 0
 
-    def check(self, partition: Partition, current_leader_epoch: int) -> None:
-        """Raise what ``Partition.check_leader`` raises, or only ``check_epoch`` if any replica may answer."""
+    def end_offset(self, partition: Partition, current_leader_epoch: int) -> int:
+        """Return the offset below which the client may read.
+
+        Raises what ``Partition.check_leader`` raises, or only what ``check_epoch`` does if any replica may answer.
+        """
         if self.from_any_replica:
             partition.check_epoch(current_leader_epoch)
         else:
             partition.check_leader(current_leader_epoch)
+        log = partition.log
+        if self.replica_id >= 0:
+            return log.log_end_offset
+        return log.last_stable_offset if self.read_committed else log.high_watermark
 
 
 class PartitionRead(NamedTuple):
@@ -337,18 +344,16 @@ class _PendingFetch:
 
     def begin(self, partitions: Iterable[TopicPartition]) -> bool:
         """Locate the fetch offsets of ``partitions``; tell whether the fetch must be answered now."""
-        is_follower, read_committed = self.limits.is_follower, self.limits.read_committed
         for topic_partition in partitions:
-            offset = self.wishes[topic_partition].offset
+            wish = self.wishes[topic_partition]
             try:
-                log = self.replicas.partition(topic_partition).log
-                if offset == log.log_end_offset and (
-                    is_follower or offset == (log.last_stable_offset if read_committed else log.high_watermark)
-                ):
+                partition = self.replicas.partition(topic_partition)
+                log = partition.log
+                if wish.offset == log.log_end_offset == self.limits.end_offset(partition, wish.current_leader_epoch):
                     active = log.segments.active  # most fetches wait here: 1.5 us less than the plain way below
                     self._starts[topic_partition] = _position_of((active.base_offset, active.size))
                     continue
-                self._starts[topic_partition] = log.locate(offset)
+                self._starts[topic_partition] = log.locate(wish.offset)
             except BrokerError:
                 return True
             if self.update(topic_partition):
@@ -370,13 +375,9 @@ class _PendingFetch:
     def _count(self, partition: Partition, wish: FetchWish, start: LogPosition) -> int | None:
         """Return the bytes that count, None if the fetch must be answered; raises what the answer would say."""
         log, limits = partition.log, self.limits
-        limits.check(partition, wish.current_leader_epoch)
-        if not limits.is_follower:
-            end_offset = log.last_stable_offset if limits.read_committed else log.high_watermark
-        elif limits.replica_id not in partition.remotes:
+        end_offset = limits.end_offset(partition, wish.current_leader_epoch)
+        if limits.is_follower and limits.replica_id not in partition.remotes:
             return 0  # it is given no records
-        else:
-            end_offset = log.log_end_offset
         if _divergence(partition, wish) is not None:
             return None
         if end_offset == wish.offset:
@@ -452,8 +453,8 @@ def read_one(
     """Read one partition; an error is part of the result."""
     try:
         partition = replicas.partition(topic_partition)
-        limits.check(partition, wish.current_leader_epoch)
-        if limits.is_follower:
+        end_offset = limits.end_offset(partition, wish.current_leader_epoch)
+        if limits.replica_id >= 0:
             return _read_as_follower(replicas, partition, wish, limits.replica_id, max_bytes, min_one_batch)
         log = partition.log
         stable = log.last_stable_offset
@@ -467,17 +468,16 @@ def read_one(
         if diverging is not None:
             offsets = log.high_watermark, stable, log.log_start_offset
             return _read_of((topic_partition, EMPTY, 0, *offsets, None, diverging, NO_BROKER_ID))
-        bound = stable if limits.read_committed else log.high_watermark
         if max_bytes < 0:
-            _check_size(log, wish.offset, bound)
-        found = log.read(wish.offset, max_bytes, up_to_offset=bound, min_one_batch=min_one_batch)
+            _check_size(log, wish.offset, end_offset)
+        found = log.read(wish.offset, max_bytes, up_to_offset=end_offset, min_one_batch=min_one_batch)
         records = found.records
         if limits.cuts_first_batch and len(records) > max(max_bytes, 0):
             assert isinstance(records, FileSlice), "no bytes are longer than nothing"
             records.size = max_bytes
         aborted = None
         if limits.read_committed:
-            end = min(bound, log.upper_bound(found)) if records else 0
+            end = min(end_offset, log.upper_bound(found)) if records else 0
             aborted = log.aborted_transactions(wish.offset, end) if records else []
         return _read_of(
             (topic_partition, records, 0, log.high_watermark, stable, log.log_start_offset, aborted, None, NO_BROKER_ID)
