@@ -87,7 +87,7 @@ class Filled(Message):
 
     __slots__ = ("_template", "_integers")
 
-    def __init__(self, template: ResponseTemplate, integers: tuple[int, ...] = ()) -> None:
+    def __init__(self, template: ResponseTemplate, integers: Sequence[int] = ()) -> None:
         self._template = template
         self._integers = integers
 
@@ -129,7 +129,7 @@ class FilledWithRecords(Filled):
 
     _template: RecordsTemplate
 
-    def __init__(self, template: RecordsTemplate, integers: tuple[int, ...], records: Records) -> None:
+    def __init__(self, template: RecordsTemplate, integers: Sequence[int], records: Records) -> None:
         self._template = template
         self._integers = integers
         self._records = records

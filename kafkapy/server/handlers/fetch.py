@@ -14,7 +14,7 @@ UNKNOWN_LEADER_EPOCH 75, UNSUPPORTED_COMPRESSION_TYPE 76 (zstd before v10).
 import asyncio
 from collections.abc import Awaitable, Generator, Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kafkapy.delayed import Delayed
 from kafkapy.protocol.errors import ErrorCode
@@ -49,18 +49,8 @@ if TYPE_CHECKING:
     from kafkapy.server.dispatch.context import RequestContext
 
 
-class _Begun(NamedTuple):
-    """A valid request, before anything is read for it."""
+Wishes = dict[TopicPartition, FetchWish]
 
-    wishes: dict[TopicPartition, FetchWish]
-    """The partitions to read."""
-    session: FetchSession | None = None
-    """The session that it continues."""
-    opens_session: bool = False
-    """Whether its response opens one."""
-
-
-_begun_of: Final = maker(_Begun)
 _limits_of: Final = maker(FetchLimits)
 _wish_of: Final = maker(FetchWish)
 
@@ -87,47 +77,138 @@ def handle(context: "RequestContext", request: FetchRequest) -> MaybeSteps[Answe
     topics = request.topics
     if len(topics) > 1 or (topics and len(topics[0].partitions) > PIECE):
         return _handle_many(context, request)
-    wishes = {
-        topic_partition_of((topic.topic, partition.partition)): _wish(partition)
-        for topic in topics
-        for partition in topic.partitions
-    }
-    begun = _begin(context, request, wishes)
-    return _fetch(context, request, begun) if isinstance(begun, _Begun) else _fetch_in_steps(context, request, begun)
+    wishes: Wishes = {}
+    for topic in topics:
+        _add_wishes(wishes, topic.topic, topic.partitions)
+    return _begin(context, request, wishes)
 
 
 def _handle_many(context: "RequestContext", request: FetchRequest) -> Steps[Answered]:
-    wishes: dict[TopicPartition, FetchWish] = {}
+    wishes: Wishes = {}
     for topic in request.topics:
-        for partition in topic.partitions:
-            wishes[topic_partition_of((topic.topic, partition.partition))] = _wish(partition)
-            if len(wishes) % PIECE == 0:
-                yield
-    return (yield from _fetch_in_steps(context, request, _begin(context, request, wishes)))
-
-
-def _fetch_in_steps(
-    context: "RequestContext", request: FetchRequest, begin: MaybeSteps[FetchResponse | _Begun]
-) -> Steps[Answered]:
-    begun = (yield from begin) if isinstance(begin, Generator) else begin
-    if isinstance(begun, FetchResponse):
-        return begun
-    if len(begun.wishes) > MANY:
-        turns().end_slice()
-        yield
-    answered = _fetch(context, request, begun)
+        for piece in pieces(topic.partitions):
+            _add_wishes(wishes, topic.topic, piece)
+            yield
+    answered = _begin(context, request, wishes)
     return (yield from answered) if isinstance(answered, Generator) else answered
 
 
-def _fetch(context: "RequestContext", request: FetchRequest, begun: _Begun) -> MaybeSteps[Answered]:
-    """Read what a valid request asks for, and answer it."""
-    replicas = context.services.replica_manager
-    if request.isolation_level not in ISOLATION_LEVELS and not replicas.partitions.keys().isdisjoint(begun.wishes):
+def _add_wishes(wishes: Wishes, topic: str, partitions: Sequence[FetchPartition]) -> None:
+    for partition in partitions:
+        epoch = partition.current_leader_epoch
+        wishes[topic_partition_of((topic, partition.partition))] = _wish_of(
+            (
+                partition.fetch_offset,
+                partition.partition_max_bytes,
+                epoch
+                if epoch >= 0
+                else NO_EPOCH,  # any negative one means none, but in Fetch alone, as in Apache Kafka
+                partition.log_start_offset,
+                partition.last_fetched_epoch,
+            )
+        )
+
+
+def _begin(context: "RequestContext", request: FetchRequest, wishes: Wishes) -> MaybeSteps[Answered]:
+    """Continue the request's session, or serve the partitions of the request itself."""
+    if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
+        return _continue(context, request, wishes)
+    if request.session_id != NO_SESSION:
+        context.services.fetch_sessions.remove(request.session_id)
+    return _fetch(context, request, wishes, None)
+
+
+def _continue(context: "RequestContext", request: FetchRequest, wishes: Wishes) -> MaybeSteps[Answered]:
+    """Continue the request's session, which has partitions beside those that the request names."""
+    sessions = context.services.fetch_sessions
+    session = sessions.get(request.session_id)
+    if session is None or session.epoch != request.session_epoch:
+        return FetchResponse(error_code=_SESSION_NOT_FOUND if session is None else _INVALID_SESSION_EPOCH)
+    session.epoch = next_epoch(session.epoch)  # before any pause, so that no other request continues it
+    sessions.touch(session)
+    if len(wishes) > PIECE or len(session.due) > PIECE or request.forgotten_topics_data:
+        return _continue_many(context, request, wishes, session)
+    if wishes and not sessions.remember(session, wishes.items()):
+        return FetchResponse(error_code=_SESSION_NOT_FOUND)
+    return _fetch_due(context, request, session.wishes(), session)
+
+
+def _continue_many(
+    context: "RequestContext", request: FetchRequest, wishes: Wishes, session: FetchSession
+) -> Steps[Answered]:
+    sessions = context.services.fetch_sessions
+    if not (yield from _remember(sessions, session, wishes)):
+        return FetchResponse(error_code=_SESSION_NOT_FOUND)
+    for forgotten in _forgotten(request):
+        sessions.forget(session, (forgotten,))
+        yield
+    due: Wishes = {}
+    for piece in pieces(tuple(session.due)):
+        if due:
+            yield
+        due.update(session.wishes(piece))
+    answered = _fetch_due(context, request, due, session)
+    return (yield from answered) if isinstance(answered, Generator) else answered
+
+
+def _fetch_due(
+    context: "RequestContext", request: FetchRequest, due: Wishes, session: FetchSession
+) -> MaybeSteps[Answered]:
+    if not session.partitions:
+        context.services.fetch_sessions.remove(session.session_id)
+        return FetchResponse()
+    return _fetch(context, request, due, session)
+
+
+def _fetch(
+    context: "RequestContext", request: FetchRequest, wishes: Wishes, session: FetchSession | None
+) -> MaybeSteps[Answered]:
+    """Read what a valid request asks for, and answer it; ``session`` is the one that it continues."""
+    if len(wishes) > MANY:
+        return _fetch_many(context, request, wishes, session)
+    return _read(context, request, wishes, session)
+
+
+def _fetch_many(
+    context: "RequestContext", request: FetchRequest, wishes: Wishes, session: FetchSession | None
+) -> Steps[Answered]:
+    turns().end_slice()
+    yield
+    answered = _read(context, request, wishes, session)
+    return (yield from answered) if isinstance(answered, Generator) else answered
+
+
+def _read(
+    context: "RequestContext", request: FetchRequest, wishes: Wishes, session: FetchSession | None
+) -> MaybeSteps[Answered]:
+    services, version, replica_id = context.services, context.header.api_version, request.replica_id
+    replicas, isolation_level = services.replica_manager, request.isolation_level
+    if isolation_level not in ISOLATION_LEVELS and not replicas.partitions.keys().isdisjoint(wishes):
         return _refuse_level(request)  # Apache Kafka notices the level only when it reads a partition
-    limits = _limits(context, request)
-    # a follower's session has partitions that are read only when something happens to them
-    session = begun.session if limits.replica_id >= 0 else None
-    return fetch(replicas, begun.wishes, limits, lambda reads: _answer(context, limits, begun, reads), session)
+    is_consumer = replica_id < 0
+    max_bytes = min(request.max_bytes, services.config.integer("fetch.max.bytes"))
+    limits = _limits_of(
+        (
+            request.max_wait_ms,
+            request.min_bytes if request.min_bytes < max_bytes else max_bytes,
+            max_bytes,
+            isolation_level == READ_COMMITTED,
+            replica_id,
+            version <= LAST_VERSION_WITH_HARD_LIMITS,
+            version >= FIRST_VERSION_WITH_RACKS and is_consumer,
+            request.rack_id if is_consumer else "",
+            context.session.listener,
+        )
+    )
+    opens_session = session is None and request.session_epoch == INITIAL_EPOCH
+    return fetch(
+        replicas,
+        wishes,
+        limits,
+        lambda reads: _answer(context, limits, wishes, session, opens_session, reads),
+        # a follower's session has partitions that are read only when something happens to them
+        None if is_consumer else session,
+    )
 
 
 def _refuse_level(request: FetchRequest) -> Steps[FetchResponse]:
@@ -138,93 +219,7 @@ def _refuse_level(request: FetchRequest) -> Steps[FetchResponse]:
     return FetchResponse(error_code=_UNKNOWN, responses=topics, session_id=request.session_id)
 
 
-def _limits(context: "RequestContext", request: FetchRequest) -> FetchLimits:
-    max_bytes = min(request.max_bytes, context.services.config.integer("fetch.max.bytes"))
-    version, replica_id = context.header.api_version, request.replica_id
-    return _limits_of(
-        (
-            request.max_wait_ms,
-            request.min_bytes if request.min_bytes < max_bytes else max_bytes,
-            max_bytes,
-            request.isolation_level == READ_COMMITTED,
-            replica_id,
-            version <= LAST_VERSION_WITH_HARD_LIMITS,
-            version >= FIRST_VERSION_WITH_RACKS and replica_id < 0,
-            request.rack_id if replica_id < 0 else "",
-            context.session.listener,
-        )
-    )
-
-
-def _begin(
-    context: "RequestContext", request: FetchRequest, wishes: dict[TopicPartition, FetchWish]
-) -> MaybeSteps[FetchResponse | _Begun]:
-    """Continue the request's session, or serve the partitions of the request itself."""
-    sessions = context.services.fetch_sessions
-    if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
-        return _continue(sessions, request, wishes)
-    if request.session_id != NO_SESSION:
-        sessions.remove(request.session_id)
-    return _begun_of((wishes, None, request.session_epoch == INITIAL_EPOCH))
-
-
-def _continue(
-    sessions: FetchSessionCache, request: FetchRequest, wishes: dict[TopicPartition, FetchWish]
-) -> MaybeSteps[FetchResponse | _Begun]:
-    """Continue the request's session, which has partitions beside those that the request names."""
-    session = sessions.get(request.session_id)
-    if session is None or session.epoch != request.session_epoch:
-        return FetchResponse(error_code=_SESSION_NOT_FOUND if session is None else _INVALID_SESSION_EPOCH)
-    session.epoch = next_epoch(session.epoch)  # before any pause, so that no other request continues it
-    sessions.touch(session)
-    if len(wishes) > PIECE or len(session.due) > PIECE or request.forgotten_topics_data:
-        return _continue_many(sessions, session, request, wishes)
-    if wishes and not sessions.remember(session, wishes.items()):
-        return FetchResponse(error_code=_SESSION_NOT_FOUND)
-    return _continued(sessions, session, session.wishes())
-
-
-def _continue_many(
-    sessions: FetchSessionCache, session: FetchSession, request: FetchRequest, wishes: dict[TopicPartition, FetchWish]
-) -> Steps[FetchResponse | _Begun]:
-    if not (yield from _remember(sessions, session, wishes)):
-        return FetchResponse(error_code=_SESSION_NOT_FOUND)
-    for forgotten in _forgotten(request):
-        sessions.forget(session, (forgotten,))
-        yield
-    due: dict[TopicPartition, FetchWish] = {}
-    for piece in pieces(tuple(session.due)):
-        if due:
-            yield
-        due.update(session.wishes(piece))
-    return _continued(sessions, session, due)
-
-
-def _continued(
-    sessions: FetchSessionCache, session: FetchSession, due: dict[TopicPartition, FetchWish]
-) -> FetchResponse | _Begun:
-    if not session.partitions:
-        sessions.remove(session.session_id)
-        return FetchResponse()
-    return _begun_of((due, session, False))
-
-
-def _wish(partition: FetchPartition) -> FetchWish:
-    return _wish_of(
-        (
-            partition.fetch_offset,
-            partition.partition_max_bytes,
-            # any negative epoch means none, but in Fetch alone, as in Apache Kafka
-            partition.current_leader_epoch if partition.current_leader_epoch >= 0 else NO_EPOCH,
-            partition.log_start_offset,
-            partition.last_fetched_epoch,
-        )
-    )
-
-
-def _remember(
-    sessions: FetchSessionCache, session: FetchSession, wishes: dict[TopicPartition, FetchWish]
-) -> Steps[bool]:
+def _remember(sessions: FetchSessionCache, session: FetchSession, wishes: Wishes) -> Steps[bool]:
     for number, piece in enumerate(pieces(tuple(wishes.items()))):
         if number:
             yield
@@ -239,46 +234,52 @@ def _forgotten(request: FetchRequest) -> Iterator[TopicPartition]:
             yield TopicPartition(topic.topic, partition)
 
 
-def _answer(context: "RequestContext", limits: FetchLimits, begun: _Begun, reads: Reads) -> MaybeSteps[Answer]:
+def _answer(
+    context: "RequestContext",
+    limits: FetchLimits,
+    wishes: Wishes,
+    session: FetchSession | None,
+    opens_session: bool,
+    reads: Reads,
+) -> MaybeSteps[Answer]:
     """Build the response. Errors because of an old client's version do not change its session."""
     if context.header.api_version < fetch_versions.FIRST_VERSION_OF_FORMAT_2:
-        return Delayed.of(asyncio.create_task(_converted(context, limits, begun, reads)), None)
-    session = begun.session
-    if len(reads) > PIECE or begun.opens_session:
-        return _answer_many(context, limits, begun, reads)
-    if session is not None:
-        reads = _news(context, limits, session, reads)
-    return _respond(context, limits, session, reads)
+        return Delayed.of(asyncio.create_task(_converted(context, limits, wishes, reads)), None)
+    if opens_session:
+        return _answer_opening(context, limits, wishes, reads)
+    if session is None:
+        return _respond(context, limits, NO_SESSION, reads)
+    if len(reads) > PIECE:
+        return _answer_many(context, limits, session, reads)
+    return _respond(context, limits, session.session_id, _news(context, limits, session, reads))
 
 
-def _answer_many(context: "RequestContext", limits: FetchLimits, begun: _Begun, reads: Reads) -> Steps[Answer]:
-    session = begun.session
-    if session is not None:
-        news: list[PartitionRead] = []
-        for piece in pieces(reads):
-            news += _news(context, limits, session, piece)
-            yield
-        reads = news
-    elif begun.opens_session:
-        session = yield from _opened(context.services.fetch_sessions, limits, begun.wishes, reads)
-    response = _respond(context, limits, session, reads)
-    return (yield from response) if isinstance(response, Generator) else response
+def _answer_opening(context: "RequestContext", limits: FetchLimits, wishes: Wishes, reads: Reads) -> Steps[Answer]:
+    session = yield from _opened(context.services.fetch_sessions, limits, wishes, reads)
+    session_id = NO_SESSION if session is None else session.session_id
+    answered = _respond(context, limits, session_id, reads)
+    return (yield from answered) if isinstance(answered, Generator) else answered
 
 
-def _respond(
-    context: "RequestContext", limits: FetchLimits, session: FetchSession | None, reads: Reads
-) -> MaybeSteps[Message]:
-    version, session_id = context.header.api_version, NO_SESSION if session is None else session.session_id
-    replicas = context.services.replica_manager
+def _answer_many(context: "RequestContext", limits: FetchLimits, session: FetchSession, reads: Reads) -> Steps[Answer]:
+    news: list[PartitionRead] = []
+    for piece in pieces(reads):
+        news += _news(context, limits, session, piece)
+        yield
+    answered = _respond(context, limits, session.session_id, news)
+    return (yield from answered) if isinstance(answered, Generator) else answered
+
+
+def _respond(context: "RequestContext", limits: FetchLimits, session_id: int, reads: Reads) -> MaybeSteps[Message]:
+    version, replicas = context.header.api_version, context.services.replica_manager
     if version < fetch_versions.FIRST_VERSION_WITH_ALL:
         reads = fetch_versions.fit(replicas, version, reads)
-    if limits.replica_id >= 0 or len(reads) != 1 or version < FIRST_VERSION_WITH_LOG_START or not _is_plain(reads[0]):
-        return _response_of_rows(replicas, limits, session_id, reads)
-    (read,) = reads  # as most of them
-    template = _of_one_partition(version, session_id, read.topic_partition)
-    return FilledWithRecords(
-        template, (read.high_watermark, read.last_stable_offset, read.log_start_offset), read.records
-    )
+    if limits.replica_id < 0 and len(reads) == 1 and version >= FIRST_VERSION_WITH_LOG_START:  # as most of them
+        ((topic_partition, records, error_code, *offsets, aborted, diverging, preferred),) = reads
+        if not error_code and aborted is None and diverging is None and preferred == NO_BROKER_ID:
+            template = _of_one_partition(version, session_id, topic_partition)
+            return FilledWithRecords(template, offsets, records)
+    return _response_of_rows(replicas, limits, session_id, reads)
 
 
 def _response_of_rows(
@@ -289,15 +290,6 @@ def _response_of_rows(
             replicas.count_throttled_bytes([(read.topic_partition, len(read.records)) for read in piece])
             yield
     return FetchResponse(responses=(yield from _by_topic(reads)), session_id=session_id)
-
-
-def _is_plain(read: PartitionRead) -> bool:
-    return not (
-        read.error_code
-        or read.aborted is not None
-        or read.diverging is not None
-        or read.preferred_read_replica != NO_BROKER_ID
-    )
 
 
 @lru_cache(maxsize=_KNOWN_ANSWERS)
@@ -315,14 +307,14 @@ def _of_one_partition(version: int, session_id: int, topic_partition: TopicParti
     return RecordsTemplate(make, "qqq", version)
 
 
-async def _converted(context: "RequestContext", limits: FetchLimits, begun: _Begun, reads: Reads) -> FetchResponse:
+async def _converted(context: "RequestContext", limits: FetchLimits, wishes: Wishes, reads: Reads) -> FetchResponse:
     """Answer a client that supports older formats only; it has no session."""
     replicas, version = context.services.replica_manager, context.header.api_version
     converted = await fetch_versions.convert_all(
         replicas,
         version,
         fetch_versions.fit(replicas, version, reads),
-        begun.wishes,
+        wishes,
         is_follower=limits.is_follower,
         compute=context.services.compute.run,
     )
@@ -363,7 +355,7 @@ def _leave_out_quiet(
 
 
 def _opened(
-    sessions: FetchSessionCache, limits: FetchLimits, wishes: dict[TopicPartition, FetchWish], reads: Reads
+    sessions: FetchSessionCache, limits: FetchLimits, wishes: Wishes, reads: Reads
 ) -> Steps[FetchSession | None]:
     """Open a session with these partitions, if the cache has a place for it."""
     session = sessions.create(len(wishes), is_follower=limits.is_follower)
