@@ -393,35 +393,29 @@ class _PendingFetch:
 class _Reading:
     """Reads partitions one after the other, within the limits of the response."""
 
-    __slots__ = ("replicas", "limits", "_reads", "_left", "_min_one_batch", "_size", "_must_answer", "_has_unknown")
+    __slots__ = ("replicas", "limits", "_reads", "_size", "_must_answer")
 
     def __init__(self, replicas: ReplicaManager, limits: FetchLimits) -> None:
         self.replicas = replicas
         self.limits = limits
         self._reads: list[PartitionRead] = []
-        self._left = limits.max_bytes
-        self._min_one_batch = True
         self._size = 0
         self._must_answer = False
-        self._has_unknown = False
 
     def add(self, wishes: Iterable[tuple[TopicPartition, FetchWish]]) -> None:
         """Read some more partitions, in their order."""
-        replicas, limits = self.replicas, self.limits
+        replicas, limits, size = self.replicas, self.limits, self._size
         for topic_partition, wish in wishes:
+            left = max(limits.max_bytes - size, 0) if size else limits.max_bytes
             read = read_one(
-                replicas, topic_partition, wish, limits, min(wish.max_bytes, self._left),
-                min_one_batch=self._min_one_batch,
+                replicas, topic_partition, wish, limits, min(wish.max_bytes, left),
+                min_one_batch=limits.cuts_first_batch or not size,
             )  # fmt: skip
-            size = len(read.records)
-            if size:
-                self._min_one_batch = limits.cuts_first_batch
-                self._left = max(self._left - size, 0)
-                self._size += size
+            size += len(read.records)
             if read.error_code or read.diverging or read.preferred_read_replica != NO_BROKER_ID:
                 self._must_answer = True
-                self._has_unknown |= read.error_code == UnknownTopicOrPartitionError.error_code
             self._reads.append(read)
+        self._size = size
 
     def add_many(self, wishes: Wishes) -> Steps[None]:
         """Read any number of partitions; a step is ``CHUNK_SIZE`` of them."""
@@ -436,7 +430,7 @@ class _Reading:
 
     def reads(self) -> Reads:
         """Return the reads; partitions that don't exist come last."""
-        if self._has_unknown:
+        if self._must_answer:
             self._reads.sort(key=lambda read: read.error_code == UnknownTopicOrPartitionError.error_code)
         return self._reads
 
