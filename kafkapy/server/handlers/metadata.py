@@ -12,12 +12,12 @@ REPLICA_NOT_AVAILABLE 9 (version 0: a replica is offline), LISTENER_NOT_FOUND 72
 6: the leader has no such listener).
 """
 
-from collections.abc import Awaitable, Collection, Iterable
+from collections.abc import Awaitable, Collection, Hashable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import LeaderNotAvailableError, PolicyViolationError
-from kafkapy.metadata.image import BrokerInfo, MetadataImage, PartitionInfo, TopicImage
+from kafkapy.metadata.image import BrokerInfo, MetadataImage, PartitionInfo
 from kafkapy.metadata.topic_rules import INTERNAL_TOPICS
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.message import Message
@@ -39,55 +39,38 @@ if TYPE_CHECKING:
 
 PARTITIONS_IN_A_STEP = 64
 """Rows that are built between two places to pause: some hundred microseconds."""
-TOPICS_AT_ONCE = 64
-"""Topics of a request that is answered in one step, if they have few partitions."""
-
 MOST_KEPT_ANSWERS: Final = 32
-"""Answers of up to ``PARTITIONS_IN_A_STEP`` partitions that are kept, encoded, until the metadata change."""
+"""Answers that are kept, encoded, until the metadata change."""
+MOST_KEPT_TOPICS: Final = 64
+"""Topics of such an answer; it has up to ``PARTITIONS_IN_A_STEP`` partitions."""
 
 Answer = Message | Awaitable[MetadataResponse]
 
 
 def handle(context: "RequestContext", request: MetadataRequest) -> Answer | Steps[Answer]:
-    """Answer from one metadata image; long answers take steps, and requests wait for topics that are created."""
+    """Answer from one metadata image, in steps; requests wait for topics that are created.
+
+    Answers about few partitions are kept.
+    """
     image, version = context.services.metadata.image, context.header.api_version
-    asked = request.topics or ()
-    names_all = _names_all(request, version)
-    if len(image.topics if names_all else asked) > TOPICS_AT_ONCE:
-        return _answer_many(context, request, image)
-    names = tuple(image.topics if names_all else dict.fromkeys(each.name for each in asked if each.name is not None))
+    asked = None if _names_all(request, version) else request.topics
+    if len(image.topics if asked is None else asked) > MOST_KEPT_TOPICS:
+        return _answer_in_steps(context, request, image, None)
+    names = None if asked is None else tuple([each.name for each in asked])
     wants = request.include_cluster_authorized_operations, request.include_topic_authorized_operations
     key = "Metadata", version, context.session.listener, context.own_endpoint(), names, wants
-    derived = context.services.metadata.derived
-    known = derived.get(key)
-    if isinstance(known, Filled):
-        return known
-    found = [image.topics[name] for name in names if name in image.topics]
-    if len(found) < len(names) or _are_many(found):
-        return _answer_many(context, request, image)
-    topics = [_topic(image, topic, context.session.listener, version) for topic in found]
-    for topic in topics:
-        topic.topic_authorized_operations = topic_operations(asked=request.include_topic_authorized_operations)
-    answer = _response(context, request, image, topics)
-    if len(derived) < MOST_KEPT_ANSWERS:
-        derived[key] = Filled(ConstantTemplate(answer, version))
-    return answer
+    known = context.services.metadata.derived.get(key)
+    return known if isinstance(known, Filled) else _answer_in_steps(context, request, image, key)
 
 
 PATTERN: Final = REPEATED
 """Clients request the same topics again and again."""
 
 
-def _are_many(topics: list[TopicImage]) -> bool:
-    """Whether the partitions of ``topics`` are too many for one step."""
-    count = 0
-    for topic in topics:
-        count += len(topic.partitions)
-    return count > PARTITIONS_IN_A_STEP
-
-
-def _answer_many(context: "RequestContext", request: MetadataRequest, image: MetadataImage) -> Steps[Answer]:
-    """Do what ``handle`` does, for any number of topics, known or not."""
+def _answer_in_steps(
+    context: "RequestContext", request: MetadataRequest, image: MetadataImage, key: Hashable | None
+) -> Steps[Answer]:
+    """Answer for any number of topics, known or not; with a ``key`` the answer is kept if it is short."""
     names = yield from _asked(request, image, context.header.api_version)
     missing = []
     for name in names:
@@ -98,7 +81,18 @@ def _answer_many(context: "RequestContext", request: MetadataRequest, image: Met
     if missing and allowed:
         return _create_and_answer(context, request, names, missing)
     refused = dict.fromkeys(missing, int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-    return (yield from _answer(context, request, image, names, refused))
+    response = yield from _answer(context, request, image, names, refused)
+    if key is not None and not missing:
+        _keep(context, key, image, response)
+    return response
+
+
+def _keep(context: "RequestContext", key: Hashable, image: MetadataImage, response: MetadataResponse) -> None:
+    """Keep a short answer, encoded, unless the metadata have changed between the steps."""
+    metadata = context.services.metadata
+    is_short = sum(len(topic.partitions) for topic in response.topics) <= PARTITIONS_IN_A_STEP
+    if is_short and metadata.image is image and len(metadata.derived) < MOST_KEPT_ANSWERS:
+        metadata.derived[key] = Filled(ConstantTemplate(response, context.header.api_version))
 
 
 async def _create_and_answer(
@@ -151,18 +145,18 @@ def _answer(
     rows = 0
     for name in names:
         found = None if name in refused else image.topics.get(name)
-        if found is None:
-            code = refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # deleted while others were created
-            topics.append(MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS))
-        elif len(found.partitions) <= PARTITIONS_IN_A_STEP:
-            topics.append(_topic(image, found, listener, version))
-            rows += len(found.partitions)
-        else:
-            topics.append((yield from _large_topic(image, found, listener, version)))
-        topics[-1].topic_authorized_operations = operations
+        topic = MetadataResponseTopic(ErrorCode.NONE, name, is_internal=name in INTERNAL_TOPICS, partitions=[])
+        topic.topic_authorized_operations = operations
+        topics.append(topic)
+        if found is None:  # refused, or deleted while others were created
+            topic.error_code = refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        for index, partition in found.partitions.items() if found is not None else ():
+            topic.partitions.append(_partition(image, index, partition, listener, version))
+            rows += 1
+            if rows % PARTITIONS_IN_A_STEP == 0:
+                yield
         rows += 1
-        if rows >= PARTITIONS_IN_A_STEP:
-            rows = 0
+        if rows % PARTITIONS_IN_A_STEP == 0:
             yield
     return _response(context, request, image, topics)
 
@@ -187,27 +181,6 @@ def _broker(context: "RequestContext", info: BrokerInfo) -> list[MetadataRespons
     if info.id == context.services.config.broker_id:
         host, port = context.own_endpoint()
     return [MetadataResponseBroker(node_id=info.id, host=host, port=port, rack=info.rack)]
-
-
-def _topic(image: MetadataImage, topic: TopicImage, listener: str, version: int) -> MetadataResponseTopic:
-    return MetadataResponseTopic(
-        error_code=ErrorCode.NONE,
-        name=topic.name,
-        is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[_partition(image, index, found, listener, version) for index, found in topic.partitions.items()],
-    )
-
-
-def _large_topic(image: MetadataImage, topic: TopicImage, listener: str, version: int) -> Steps[MetadataResponseTopic]:
-    """Do what ``_topic`` does, in steps."""
-    row = MetadataResponseTopic(
-        error_code=ErrorCode.NONE, name=topic.name, is_internal=topic.name in INTERNAL_TOPICS, partitions=[]
-    )
-    for index, found in topic.partitions.items():
-        row.partitions.append(_partition(image, index, found, listener, version))
-        if len(row.partitions) % PARTITIONS_IN_A_STEP == 0:
-            yield
-    return row
 
 
 def _partition(
