@@ -18,10 +18,12 @@ R = TypeVar("R")
 class Answer(Generic[T]):
     """A value that is set exactly once; one callback gets it."""
 
-    __slots__ = ("_value", "_callback", "is_set")
+    __slots__ = ("value", "_callback", "is_set")
+
+    value: T
+    """The value, once it is set."""
 
     def __init__(self) -> None:
-        self._value: T | None = None
         self._callback: Callable[[T], None] | None = None
         self.is_set = False
 
@@ -29,20 +31,14 @@ class Answer(Generic[T]):
     def of(cls, value: T) -> "Answer[T]":
         """An answer that is set from the start."""
         answer = cls.__new__(cls)  # nearly all answers are set from the start: they need no ``_callback``
-        answer._value = value  # noqa: SLF001  # its own field
+        answer.value = value
         answer.is_set = True
         return answer
-
-    @property
-    def value(self) -> T:
-        """The value; the caller must know that it is set."""
-        assert self.is_set
-        return self._value  # type: ignore[return-value]  # set() stored a T: None is only there before
 
     def set(self, value: T) -> None:
         """Set the value; a second call would answer a request twice."""
         assert not self.is_set
-        self._value = value
+        self.value = value
         self.is_set = True
         if self._callback is not None:
             self._callback(value)

@@ -166,7 +166,7 @@ def plain_commits(
 ) -> ValidatedBatch | None:
     """The batch, uncompressed, with values of version 3; None if a commit has metadata or a retention."""
     body = b""
-    head = _heads(group_id)
+    head = _head if len(group_id) <= _LONGEST_KNOWN else _head.__wrapped__
     for place, (topic_partition, (offset, leader_epoch, metadata, commit_ms, expire_ms)) in enumerate(offsets.items()):
         if metadata or expire_ms != NO_EXPIRY:
             return None
@@ -194,11 +194,6 @@ def commits_in_steps(
     attributes = 0 if producer.producer_id == NO_PRODUCER_ID else TRANSACTIONAL_BIT
     buffer, header = own_batch(body, len(offsets), timestamp_ms, producer, attributes)
     return validated_batch_of((buffer, header, timestamp_ms, 0))
-
-
-def _heads(group_id: str) -> Callable[[str, TopicPartition, int], bytes]:
-    """The function that returns the heads of the group's records: chosen once for a batch."""
-    return _head if len(group_id) <= _LONGEST_KNOWN else _head.__wrapped__
 
 
 @lru_cache(maxsize=_KNOWN_KEYS)
