@@ -9,7 +9,7 @@ from kafkapy.clock import Clock
 from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.group.classic import membership
 from kafkapy.coordinator.group.classic.calls import JoinCall, JoinResult, LeavingMember, SyncCall, SyncResult
-from kafkapy.coordinator.group.classic.group import ClassicGroup, as_classic
+from kafkapy.coordinator.group.classic.group import ClassicGroup
 from kafkapy.coordinator.group.classic.rebalance import Rebalancer
 from kafkapy.coordinator.group.classic.records import group_record
 from kafkapy.coordinator.group.classic.replay import replay
@@ -54,7 +54,9 @@ class ClassicGroups(GroupType):
         is_new = call.group_id not in shard.groups
         if is_new and call.member_id != membership.NO_MEMBER_ID:
             return Answer.of(JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, call.member_id))
-        group = as_classic(shard.get_or_create(call.group_id))
+        group = shard.get_or_create(call.group_id)
+        if not isinstance(group, ClassicGroup):  # also one without members, which Apache Kafka replaces
+            return Answer.of(JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, call.member_id))
         answer = membership.join(self._rebalancer, group, call)
         if is_new and group.is_unused:  # a group that was here stays: an aborted transaction leaves one without members
             shard.remove(group)
@@ -121,9 +123,11 @@ class ClassicGroups(GroupType):
         return self._runtime.write(GroupWrite(shard, group, [record], self._runtime.encode([record])))
 
     def _find(self, group_id: str) -> ClassicGroup | int:
-        """The group of a member's request, or an error code; see ``GroupRuntime.find_group``."""
+        """The group of a member's request, or an error code; see ``GroupRuntime.find_group``.
+
+        A group of another type has no members of this one.
+        """
         group = self._runtime.find_group(group_id)
-        if isinstance(group, int):
+        if isinstance(group, ClassicGroup):
             return group
-        assert isinstance(group, ClassicGroup)
-        return group
+        return group if isinstance(group, int) else ErrorCode.UNKNOWN_MEMBER_ID
