@@ -30,7 +30,7 @@ def test_an_answer_is_set_once_and_has_one_callback() -> None:
     answer.on_set(print)
     with pytest.raises(AssertionError):
         answer.on_set(print)
-    with pytest.raises(AssertionError):
+    with pytest.raises(AttributeError):
         _ = answer.value
     answer.set(1)
     with pytest.raises(AssertionError):
