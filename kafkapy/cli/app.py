@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -11,6 +12,7 @@ import typer
 
 from kafkapy.cli import show_version
 from kafkapy.cli.completion import COMPLETION
+from kafkapy.cli.connect import secured
 from kafkapy.cli.output import examples
 
 _GROUPS: Final = {
@@ -63,11 +65,19 @@ def build(words: Sequence[str]) -> typer.Typer:
     for name, text in _COMMANDS.items():
         if name in wanted:
             module = import_module(f"kafkapy.cli.{name}")
-            app.command(name, help=text, epilog=module.EXAMPLES)(module.run)
+            app.command(name, help=text, epilog=module.EXAMPLES)(secured(module.run))
     for name, text in _GROUPS.items():
         if name in wanted:
-            app.add_typer(import_module(f"kafkapy.cli.{name}").app, name=name, help=text)
+            app.add_typer(_secured(import_module(f"kafkapy.cli.{name}").app), name=name, help=text)
     return app
+
+
+def _secured(group: typer.Typer) -> typer.Typer:
+    """Give the commands of a group the options of ``secured``, once."""
+    for command in group.registered_commands:
+        if command.callback is not None and "command_config" not in signature(command.callback).parameters:
+            command.callback = secured(command.callback)
+    return group
 
 
 def _root(

@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from kafkapy.cli.connect import connect
 from kafkapy.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
 from kafkapy.cli.output import examples, failures_in_one_line, say, show
 from kafkapy.clients import brokers as client_brokers
@@ -18,7 +19,7 @@ def run(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None
     A broker that has replicas and is not registered is offline and has no address. Replicas out of sync are those that
     their leader does not count for acks=all.
     """
-    with failures_in_one_line(), ClusterClient(bootstrap) as client:
+    with failures_in_one_line(), connect(bootstrap) as client:
         summaries = client_brokers.summaries(client)
         with client.with_timeout(client_brokers.TIMEOUT_S) as impatient:
             directories = {each.broker_id: _log_dirs(impatient, each) for each in summaries}

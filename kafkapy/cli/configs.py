@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
+from kafkapy.cli.connect import connect
 from kafkapy.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
 from kafkapy.cli.output import done, examples, fail, failures_in_one_line, parse_pairs, show
 from kafkapy.clients import configs as client_configs
-from kafkapy.clients.cluster import ClusterClient
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -42,7 +42,7 @@ def describe(
     as_json: Json = False,
 ) -> None:
     """Show the settings of a topic, a broker or all brokers; with --all every key."""
-    with failures_in_one_line(), ClusterClient(bootstrap) as client:
+    with failures_in_one_line(), connect(bootstrap) as client:
         found = client_configs.describe(client, *_resource(kind, name), documentation=docs)
     rows = [
         {
@@ -82,7 +82,7 @@ def alter(
     values, deleted = parse_pairs(given), delete or []
     if not values and not deleted:
         fail("nothing to alter: give key=value or --delete key")
-    with failures_in_one_line(), ClusterClient(bootstrap) as client:
+    with failures_in_one_line(), connect(bootstrap) as client:
         client_configs.alter(client, *_resource(kind, name), values, deleted)
     done(f"altered: {', '.join([*values, *deleted])}", as_json=as_json, set=values, deleted=deleted)
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
+from kafkapy.cli.connect import connect
 from kafkapy.cli.options import DEFAULT_BOOTSTRAP, Bootstrap
 from kafkapy.cli.output import examples, fail, failures_in_one_line, progress, say, shows_progress
 from kafkapy.clients import topics as client_topics
@@ -111,7 +112,7 @@ def run(  # noqa: PLR0913, PLR0917  # typer reads a command's options from its p
     """
     show = _as_json if as_json else (_with_key if keys else _value)
     is_terminal = sys.stdout.isatty()
-    with failures_in_one_line(), ClusterClient(bootstrap) as client:
+    with failures_in_one_line(), connect(bootstrap) as client:
         consumer = Consumer(client, topic, partition)
         consumer.seek(offset, from_beginning=from_beginning)
         if offset is not None and not from_beginning and offset > max(consumer.ends.values()):

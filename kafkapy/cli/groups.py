@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from kafkapy.cli.connect import connect
 from kafkapy.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Yes
 from kafkapy.cli.output import done, examples, fail, failures_in_one_line, for_each, show
 from kafkapy.clients import groups as client_groups
@@ -21,7 +22,7 @@ _END = "latest"
 @app.command("list", epilog=examples("kafkapy groups list", "kafkapy groups list --json"))
 def list_(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
     """List the groups."""
-    with failures_in_one_line(), ClusterClient(bootstrap) as client:
+    with failures_in_one_line(), connect(bootstrap) as client:
         rows = [
             {"group": group.group_id, "state": group.group_state or "-", "protocol": group.protocol_type or "-"}
             for group in client_groups.list_groups(client)
@@ -32,7 +33,7 @@ def list_(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> No
 @app.command(epilog=examples("kafkapy groups describe spark", "kafkapy groups describe spark --json"))
 def describe(group: Group, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
     """Show a group's members, committed offsets and lag."""
-    with failures_in_one_line(), ClusterClient(bootstrap) as client:
+    with failures_in_one_line(), connect(bootstrap) as client:
         found = client_groups.describe_group(client, group)
         offsets = client_groups.committed(client, group)
         ends = _ends(client, offsets)
@@ -83,7 +84,7 @@ def delete(
     as_json: Json = False,
 ) -> None:
     """Delete groups that have no members, and their offsets."""
-    with failures_in_one_line(), ClusterClient(bootstrap) as client:
+    with failures_in_one_line(), connect(bootstrap) as client:
         if not yes:
             typer.confirm(f"Delete {', '.join(groups)} and the offsets committed there?", abort=True, err=True)
 
@@ -118,7 +119,7 @@ def reset_offsets(
     name, _, index = topic.partition(":")
     if index and not index.isdecimal():
         fail(f"{topic!r} is no topic and partition: write topic:0")
-    with failures_in_one_line(), ClusterClient(bootstrap) as client:
+    with failures_in_one_line(), connect(bootstrap) as client:
         client_groups.require_no_members(client, group)
         before = client_groups.committed(client, group)
         after = _targets(client, name, int(index) if index else None, to)

@@ -9,6 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
+from kafkapy.cli.connect import connect
 from kafkapy.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
 from kafkapy.cli.output import counted, done, examples, fail, failures_in_one_line, progress, shows_progress
 from kafkapy.clients.cluster import ClusterClient
@@ -108,7 +109,7 @@ def run(  # noqa: PLR0913, PLR0917  # typer reads a command's options from its p
     lines: Iterable[bytes] = file or sys.stdin.buffer
     if as_json:
         lines = _without_printed_records(lines)
-    with failures_in_one_line(), ClusterClient(bootstrap) as client:
+    with failures_in_one_line(), connect(bootstrap) as client:
         sender = Sender(client, topic, codec=codec, acks=acks)
         _send_all(sender, _records(lines, key_separator.encode()))
     count = sum(sender.sent.values())

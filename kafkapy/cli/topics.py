@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
+from kafkapy.cli.connect import connect
 from kafkapy.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Yes
 from kafkapy.cli.output import done, examples, fail, failures_in_one_line, for_each, parse_pairs, show
 from kafkapy.clients import configs as client_configs
 from kafkapy.clients import topics as client_topics
-from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import RequestFailedError
 from kafkapy.protocol.constants import EARLIEST, LATEST
 from kafkapy.protocol.errors import ErrorCode
@@ -31,7 +31,7 @@ def list_(
     as_json: Json = False,
 ) -> None:
     """List the topics."""
-    with failures_in_one_line(), ClusterClient(bootstrap) as client:
+    with failures_in_one_line(), connect(bootstrap) as client:
         rows = [
             {
                 "topic": topic.name,
@@ -50,7 +50,7 @@ def describe(name: Name, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json
 
     A partition is under-replicated if not all of its replicas are in sync.
     """
-    with failures_in_one_line(), ClusterClient(bootstrap) as client:
+    with failures_in_one_line(), connect(bootstrap) as client:
         topic = client.topic(name, led=False)
         indexes = [partition.partition_index for partition in topic.partitions]
         first = client_topics.offsets(client, topic, indexes, EARLIEST)
@@ -95,7 +95,7 @@ def create(  # noqa: PLR0913, PLR0917  # typer reads a command's options from it
 ) -> None:
     """Create topics."""
     configs = parse_pairs(config or [])
-    with failures_in_one_line(), ClusterClient(bootstrap) as client:
+    with failures_in_one_line(), connect(bootstrap) as client:
 
         def create_one(name: str) -> bool:
             try:
@@ -112,7 +112,7 @@ def create(  # noqa: PLR0913, PLR0917  # typer reads a command's options from it
 @app.command(epilog=examples("kafkapy topics delete flights", "kafkapy topics delete a b --yes"))
 def delete(names: Names, yes: Yes = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
     """Delete topics and their records."""
-    with failures_in_one_line(), ClusterClient(bootstrap) as client:
+    with failures_in_one_line(), connect(bootstrap) as client:
         if not yes:
             typer.confirm(f"Delete {', '.join(names)} and all their records?", abort=True, err=True)
 
@@ -146,7 +146,7 @@ def alter(
     values, deleted = parse_pairs(config or []), delete_config or []
     if partitions is None and not values and not deleted:
         fail("nothing to alter: give --partitions, --config or --delete-config")
-    with failures_in_one_line(), ClusterClient(bootstrap) as client:
+    with failures_in_one_line(), connect(bootstrap) as client:
         if values or deleted:
             client_configs.alter(client, "topic", name, values, deleted)
         if partitions is not None:
@@ -211,7 +211,7 @@ def reassign(  # noqa: PLR0913, PLR0917  # typer reads a command's options from 
     if throttle is not None and (list_only or cancel):
         fail("--throttle goes with --to and --plan")
     how = command.Execution(dry_run, yes, not no_wait, throttle, as_json)
-    with failures_in_one_line(), ClusterClient(bootstrap, CLIENT_TIMEOUT_S) as client:
+    with failures_in_one_line(), connect(bootstrap, CLIENT_TIMEOUT_S) as client:
         if list_only:
             command.list_moves(client, as_json=as_json)
         elif cancel:
@@ -247,5 +247,5 @@ def elect(
 
     if unclean and not names:
         fail("--unclean may lose records: name the topics")
-    with failures_in_one_line(), ClusterClient(bootstrap, CLIENT_TIMEOUT_S) as client:
+    with failures_in_one_line(), connect(bootstrap, CLIENT_TIMEOUT_S) as client:
         command.elect(client, names or [], unclean=unclean, yes=yes, as_json=as_json)

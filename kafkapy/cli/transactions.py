@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
+from kafkapy.cli.connect import connect
 from kafkapy.cli.consume import WAIT_MS, Consumer
 from kafkapy.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Yes
 from kafkapy.cli.output import done, examples, fail, failures_in_one_line, say, show, steps_progress
@@ -55,7 +56,7 @@ def list_(
     """List the transactional ids and the states of their last transactions."""
     if state is not None and state not in STATE_NAMES:
         fail(f"{state!r} is no state of a transaction: write one of {', '.join(STATE_NAMES[:6])}")
-    with failures_in_one_line(), ClusterClient(bootstrap) as client:
+    with failures_in_one_line(), connect(bootstrap) as client:
         found = _read(client)
     rows = [
         {
@@ -75,7 +76,7 @@ def list_(
 @app.command(epilog=examples("kafkapy transactions describe etl-1", "kafkapy transactions describe etl-1 --json"))
 def describe(transactional_id: Id, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
     """Show one transactional id: its producer, its transaction, and the transaction's partitions."""
-    with failures_in_one_line(), ClusterClient(bootstrap) as client:
+    with failures_in_one_line(), connect(bootstrap) as client:
         data = _read_one(client, transactional_id)
     facts: dict[str, Any] = {
         "transactional_id": transactional_id,
@@ -98,7 +99,7 @@ def abort(
     transactional_id: Id, yes: Yes = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False
 ) -> None:
     """Abort an open transaction and fence its producer, as a new producer with the same id would."""
-    with failures_in_one_line(), ClusterClient(bootstrap) as client:
+    with failures_in_one_line(), connect(bootstrap) as client:
         data = _read_one(client, transactional_id)
         if data.state is not ONGOING:
             fail(f"{transactional_id} has no open transaction: it is in the state {STATE_NAMES[data.state]}")
@@ -123,7 +124,7 @@ def find_hanging(
     as_json: Json = False,
 ) -> None:
     """List open transactions that no coordinator knows: nothing but abort-hanging ends them."""
-    with failures_in_one_line(), ClusterClient(bootstrap) as client:
+    with failures_in_one_line(), connect(bootstrap) as client:
         found = _hanging(client, client.metadata().topics if topic is None else [client.topic(topic, led=False)])
     rows = [
         {
@@ -151,7 +152,7 @@ def abort_hanging(
 ) -> None:
     """Abort an open transaction that no coordinator knows, in one partition, so that its readers go on."""
     where = TopicPartition(topic, partition)
-    with failures_in_one_line(), ClusterClient(bootstrap) as client:
+    with failures_in_one_line(), connect(bootstrap) as client:
         described = client.topic(topic, led=False)
         described.partitions = [each for each in described.partitions if each.partition_index == partition]
         if not described.partitions:

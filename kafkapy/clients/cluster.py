@@ -17,6 +17,7 @@ from kafkapy.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
+from kafkapy.security.settings import NO_SECURITY, ClientSecurity
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 HIGHEST_PORT: Final = 65_535
@@ -56,10 +57,13 @@ def parse_bootstrap(text: str) -> list[tuple[str, int]]:
 class ClusterClient:
     """Blocking requests to a cluster; connections are opened when they are first needed."""
 
-    def __init__(self, bootstrap: str = DEFAULT_BOOTSTRAP, timeout_s: float = 10.0) -> None:
+    def __init__(
+        self, bootstrap: str = DEFAULT_BOOTSTRAP, timeout_s: float = 10.0, security: ClientSecurity = NO_SECURITY
+    ) -> None:
         self._bootstrap_text = bootstrap
         self._bootstrap = parse_bootstrap(bootstrap)
         self._timeout_s = timeout_s
+        self._security = security
         self._any: Connection | None = None
         self._nodes: dict[int, Connection] = {}
         self._addresses: dict[int, tuple[str, int]] = {}
@@ -69,7 +73,7 @@ class ClusterClient:
 
         It knows the brokers that this one knows, and asks first the one that has answered this one.
         """
-        other = ClusterClient(self._bootstrap_text, timeout_s)
+        other = ClusterClient(self._bootstrap_text, timeout_s, self._security)
         other._addresses = dict(self._addresses)
         if self._any is not None:
             other._bootstrap.insert(0, self._any.host_and_port)
@@ -102,7 +106,7 @@ class ClusterClient:
             raise NoBrokerError(f"broker {node_id} is not in the cluster")
         connection = self._nodes.get(node_id)
         if connection is None:
-            connection = self._nodes[node_id] = Connection(*self._addresses[node_id], self._timeout_s)
+            connection = self._nodes[node_id] = self._connect(*self._addresses[node_id])
         return connection
 
     def node_ids(self) -> list[int]:
@@ -184,10 +188,13 @@ class ClusterClient:
             raise NoBrokerError("; ".join(problems))
         return self._any
 
+    def _connect(self, host: str, port: int, connect_timeout_s: float = CONNECT_TIMEOUT_S) -> Connection:
+        return Connection(host, port, self._timeout_s, connect_timeout_s=connect_timeout_s, security=self._security)
+
     def _opened(self, host: str, port: int, *, is_last: bool) -> Connection:
         """A connection to a broker that answers; where there are other addresses this must not take long."""
         timeout_s = CONNECT_TIMEOUT_S if is_last else SILENT_S
-        connection = Connection(host, port, self._timeout_s, connect_timeout_s=timeout_s)
+        connection = self._connect(host, port, timeout_s)
         try:
             connection.open(timeout_s)
         except ClientError:

@@ -7,12 +7,16 @@ without them a command takes 40 ms.
 import socket
 import threading
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
-from kafkapy.clients.errors import ClientError, NoBrokerError, NotServedError
+from kafkapy.clients.errors import ClientError, NoBrokerError, NotAuthenticatedError, NotServedError
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.client_core import ClientCore, Handshake, OtherProtocol, Request
 from kafkapy.protocol.message import Message, ProtocolError, UnsupportedVersion
+from kafkapy.security.settings import NO_SECURITY, ClientSecurity
+
+if TYPE_CHECKING:
+    import ssl
 
 CLIENT_ID: Final = "kafkapy-cli"
 READ_SIZE: Final = 1 << 18
@@ -39,15 +43,24 @@ class Connection:
     """A socket to ``host:port``; every method raises NoBrokerError when the connection is lost."""
 
     def __init__(
-        self, host: str, port: int, timeout_s: float = 10.0, *, connect_timeout_s: float = CONNECT_TIMEOUT_S
+        self,
+        host: str,
+        port: int,
+        timeout_s: float = 10.0,
+        *,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        security: ClientSecurity = NO_SECURITY,
     ) -> None:
         self.host_and_port: Final = (host, port)
         self.address: Final = f"{host}:{port}"
         self._core = ClientCore(CLIENT_ID, highest=_HIGHEST)
+        self._authenticate = security.authenticate
         try:
             self._socket = socket.create_connection((host, port), min(timeout_s, connect_timeout_s))
         except OSError as error:
             raise NoBrokerError(f"no broker answers at {self.address}: {error.strerror or error}") from error
+        if security.tls is not None:
+            self._socket = self._encrypted(security.tls, host)
         self._timeout_s = timeout_s
         self._socket.settimeout(timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -59,6 +72,14 @@ class Connection:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+    def _encrypted(self, tls: "ssl.SSLContext", host: str) -> socket.socket:
+        try:
+            return tls.wrap_socket(self._socket, server_hostname=host)
+        except OSError as error:
+            self._socket.close()
+            reason = getattr(error, "verify_message", "") or getattr(error, "reason", "") or error
+            raise NoBrokerError(f"no TLS connection to {self.address}: {reason}") from error
 
     def close(self) -> None:
         """Close the socket."""
@@ -107,6 +128,11 @@ class Connection:
         if not self._core.has_negotiated:
             self._set_timeout(min(timeout_s, self._timeout_s))
             self._shake_hands(self._core.negotiate())
+            if self._authenticate is not None:
+                try:
+                    self._exchange_all(self._authenticate(self._core))
+                except ProtocolError as error:
+                    raise NotAuthenticatedError(f"{self.address} refuses the client: {error}") from error
             self._set_timeout(self._timeout_s)
 
     def _set_timeout(self, timeout_s: float) -> None:
@@ -117,13 +143,17 @@ class Connection:
 
     def _shake_hands(self, handshake: Handshake) -> None:
         try:
+            self._exchange_all(handshake)
+        except ProtocolError as error:
+            raise self._no_broker(error) from error
+
+    def _exchange_all(self, handshake: Handshake) -> None:
+        try:
             question = next(handshake)
             while True:
                 question = handshake.send(self._exchange(*question))
         except StopIteration:
             return
-        except ProtocolError as error:
-            raise self._no_broker(error) from error
 
     def _exchange(self, request: Request, version: int) -> Message:
         self._write(request, version)
@@ -163,7 +193,8 @@ class Connection:
         except OSError as error:
             raise NoBrokerError(f"{self.address} does not answer: {error.strerror or error}") from error
         if not piece:
-            raise NoBrokerError(f"the broker at {self.address} closed the connection")
+            hint = "" if self._core.has_negotiated else ": its listener may need TLS or SASL, or is none of a broker"
+            raise NoBrokerError(f"the broker at {self.address} closed the connection{hint}")
         return piece
 
     def _silence(self) -> str:

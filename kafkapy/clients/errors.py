@@ -13,6 +13,10 @@ class NoBrokerError(ClientError):
     """No broker could be reached, or the connection broke."""
 
 
+class NotAuthenticatedError(ClientError):
+    """The broker does not accept the client's credentials, or the client does not trust the broker."""
+
+
 class NotServedError(ClientError):
     """The broker does not serve a request in any version that kafkapy supports."""
 

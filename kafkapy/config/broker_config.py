@@ -225,7 +225,7 @@ class BrokerConfig:
     def __init__(self, originals: Mapping[str, str], dynamic: DynamicLayers = NO_LAYERS) -> None:
         self.originals: Final = dict(originals)
         """Everything that was configured when the broker started, unknown keys too, as text."""
-        self.unknown: Final = tuple(name for name in originals if name not in KNOWN_KEYS)
+        self.unknown: Final = tuple(name for name in originals if broker_key(name) is None)
         """Names of unknown keys, for a warning (or, on the command line, for a refusal)."""
         self._static = {name: KNOWN_KEYS[name].parse(text) for name, text in originals.items() if name in KNOWN_KEYS}
         self.dynamic = dynamic
@@ -454,8 +454,3 @@ def check_built(config: BrokerConfig) -> None:
         raise InvalidConfigError(
             f"inter.broker.protocol.version is {protocol}: in a cluster it must be at least {OLDEST_CLUSTER_PROTOCOL}"
         )
-    for endpoint in config.listeners:
-        if endpoint.security_protocol != "PLAINTEXT":
-            raise InvalidConfigError(
-                f"the listener {endpoint} uses {endpoint.security_protocol}: kafkapy supports only PLAINTEXT"
-            )

@@ -6,7 +6,8 @@ from typing import Final, NamedTuple
 from kafkapy.config.errors import InvalidConfigError, invalid_value
 from kafkapy.config.keys import BLANKS
 
-SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+PLAINTEXT: Final = "PLAINTEXT"
+SECURITY_PROTOCOLS: Final = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _HOST: Final = re.compile(r"[0-9a-zA-Z\-%._:]*")
 _COUNT: Final = re.compile(r"[+-]?[0-9]+")
 _INT32: Final = range(-(2**31), 2**31)

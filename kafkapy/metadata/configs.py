@@ -9,6 +9,7 @@ import logging
 from bisect import bisect_right
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
+from urllib.parse import unquote
 
 from kafkapy.clock import Clock, TimerHandle
 from kafkapy.config.broker_config import BrokerConfig
@@ -29,7 +30,14 @@ from kafkapy.metadata.store import (
     ensure_path,
     in_time,
 )
-from kafkapy.metadata.znodes import ConfigChangesZNode, ConfigEntity, ConfigZNode, ForeignDataError, decoded
+from kafkapy.metadata.znodes import (
+    DEFAULT_ENTITY,
+    ConfigChangesZNode,
+    ConfigEntity,
+    ConfigZNode,
+    ForeignDataError,
+    decoded,
+)
 from kafkapy.turns import pieces
 
 NOTE_LIFETIME_MS: Final = 15 * 60 * 1000
@@ -67,6 +75,7 @@ class ConfigAdmin:
         self._clock = clock
         self._store = store
         self._topics: dict[str, dict[str, str]] = {}
+        self._users: dict[ConfigEntity, dict[str, str]] = {}
         self._listeners: list[ConfigListener] = []
         self._last_note = -1
         self._task: asyncio.Task[None] | None = None
@@ -85,6 +94,25 @@ class ConfigAdmin:
     async def broker_overrides(self, broker_id: int | None) -> dict[str, str]:
         """The overrides of one broker, or (None) of all, from the store."""
         return await self._in_time(self._read(ConfigEntity.broker(broker_id)))
+
+    async def user_overrides(self, name: str) -> dict[str, str]:
+        """The credentials and quotas of a user, from the store."""
+        return await self._in_time(self._read(ConfigEntity.user(name)))
+
+    def cached_user_overrides(self, name: str) -> Mapping[str, str]:
+        """The credentials and quotas of a user that this broker last read."""
+        return self._users.get(ConfigEntity.user(name), _NO_OVERRIDES)
+
+    async def users(self) -> list[str]:
+        """The names of all users with credentials or quotas, from the store."""
+        return [unquote(name) for name in await self._in_time(self._user_nodes())]
+
+    async def _user_nodes(self) -> list[str]:
+        try:
+            children = await self._store.children(ConfigZNode.kind_path("users"))
+        except NoNodeError:
+            return []
+        return sorted(name for name in children if name != DEFAULT_ENTITY)
 
     def cached_topic_overrides(self, topic: str) -> Mapping[str, str]:
         """The overrides of ``topic`` that this broker last read; empty for one of ``unread_topics``."""
@@ -118,6 +146,8 @@ class ConfigAdmin:
         """
         for broker_id in (None, self._config.broker_id):
             await self._apply(ConfigEntity.broker(broker_id))
+        for name in await self._user_nodes():
+            await self._apply(ConfigEntity("users", name))
         await self.load_topics(topics)
         for topic in self.unread_topics(topics):
             await self._read(ConfigEntity.topic(topic))
@@ -143,6 +173,10 @@ class ConfigAdmin:
     async def set_broker_overrides(self, broker_id: int | None, overrides: Mapping[str, str]) -> None:
         """Replace the overrides of one broker, or (None) of all, and write a note for every broker."""
         await self._in_time(self._write(ConfigEntity.broker(broker_id), overrides))
+
+    async def set_user_overrides(self, name: str, overrides: Mapping[str, str]) -> None:
+        """Replace the credentials and quotas of a user, and write a note for every broker."""
+        await self._in_time(self._write(ConfigEntity.user(name), overrides))
 
     async def _read(self, entity: ConfigEntity) -> dict[str, str]:
         path = ConfigZNode.path(entity)
@@ -244,6 +278,8 @@ class ConfigAdmin:
             self._topics[entity.name] = overrides
             for listener in self._listeners:
                 listener.topic_config_changed(entity.name, overrides)
+        elif entity.kind == "users":
+            self._users[entity] = overrides
         elif entity == ConfigEntity.broker(None):
             self._config.update_dynamic(cluster_default=overrides)
             self._tell_broker(None, overrides)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar
+from urllib.parse import quote
 
 from kafkapy.errors import BrokerError
 from kafkapy.types import TopicPartition
@@ -503,6 +504,11 @@ class ConfigEntity(NamedTuple):
     def topic(cls, name: str) -> "ConfigEntity":
         """The overrides of a topic."""
         return cls("topics", name)
+
+    @classmethod
+    def user(cls, name: str) -> "ConfigEntity":
+        """The SCRAM credentials and quotas of a user, whose name is encoded as in an address of the web."""
+        return cls("users", quote(name, safe="").replace("~", "%7E"))
 
     @classmethod
     def broker(cls, broker_id: int | None) -> "ConfigEntity":

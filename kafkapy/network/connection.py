@@ -29,8 +29,9 @@ import logging
 import socket
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from kafkapy.clock import Clock
 from kafkapy.delayed import hurry
 from kafkapy.metrics import Metrics
 from kafkapy.network.budget import SMALL_FRAME_SIZE, FrameBudget
@@ -45,6 +46,9 @@ from kafkapy.network.transport import ConnectionTransport, break_cycles
 from kafkapy.protocol.message import ProtocolError
 from kafkapy.protocol.writer import Part
 from kafkapy.turns import FIRST_SLICE_S, SLICE_S, turns
+
+if TYPE_CHECKING:
+    from kafkapy.security.authentication import SaslSettings
 
 logger: Final = logging.getLogger(__name__)
 
@@ -99,6 +103,14 @@ class ConnectionOwner(Protocol):
     @property
     def transport(self) -> ConnectionTransport:
         """The transport of the listener's security protocol."""
+
+    @property
+    def sasl(self) -> "SaslSettings | None":
+        """How clients authenticate, on a listener with SASL."""
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the connections."""
 
     @property
     def limits(self) -> Limits:
@@ -170,6 +182,19 @@ class Connection(asyncio.BufferedProtocol):
         self._reading_paused = False
         self._reserved = 0
         self._unread: _UnreadResponse | None = None
+        if owner.sasl is not None:
+            self._require_authentication(owner.sasl)
+
+    def _require_authentication(self, settings: "SaslSettings") -> None:
+        from kafkapy.security.authentication import FRAME_SIZE, Authentication
+
+        self.session.authentication = Authentication(settings, self._owner.clock, self)
+        self.core.limit_frames(min(FRAME_SIZE, self._owner.limits.max_frame_size))
+
+    def authenticated(self, principal: str) -> None:
+        """See ``AuthenticatedConnection``."""
+        self.session.principal = principal
+        self.core.limit_frames(self._owner.limits.max_frame_size)
 
     def __repr__(self) -> str:
         return f"<Connection {self.session}>"
@@ -182,10 +207,16 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = transport
         self._owner.transport.limit_writing(transport)
         self._owner.opened(self)
+        try:
+            self.session.principal = self._owner.transport.principal_of(transport)
+        except RefusedError as error:
+            self._refuse(error)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # the loop has logged what matters
         """See ``asyncio.BaseProtocol``. A waiting fetch ends here; a request that changes something runs on."""
         self.core.close()
+        if self.session.authentication is not None:
+            self.session.authentication.closed()
         transport, self._transport = self._transport, None
         if transport is not None:
             break_cycles(transport)
@@ -226,7 +257,7 @@ class Connection(asyncio.BufferedProtocol):
         self.flush()
         for waiting in self.core.waited():
             hurry(waiting.future)
-        return self.core.busy != 0
+        return self.core.busy != 0 and self._owner.transport.has_half_close
 
     def pause_writing(self) -> None:
         """See ``asyncio.BaseProtocol``: the socket did not take everything."""

@@ -11,7 +11,7 @@ import errno
 import logging
 import socket
 from contextlib import suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.clock import Clock, TimerHandle
 from kafkapy.config.listeners import EndPoint
@@ -23,6 +23,9 @@ from kafkapy.network.limits import ListenerResources, first_kept_descriptor
 from kafkapy.network.loop import late_replies
 from kafkapy.network.transport import ConnectionTransport, PlaintextTransport
 from kafkapy.protocol.message import ProtocolError
+
+if TYPE_CHECKING:
+    from kafkapy.security.authentication import SaslSettings
 
 logger: Final = logging.getLogger(__name__)
 
@@ -75,12 +78,13 @@ class Listener:
         self.metrics = shared.metrics
         self.late_replies = late_replies()
         self.transport: ConnectionTransport = PlaintextTransport()
+        self.sasl: SaslSettings | None = None
+        self.clock = clock
         host, port = sock.getsockname()[:2]
         self.endpoint = endpoint._replace(port=port)
         self.address: tuple[str, int] = (host, port)
         self.connections: set[Connection] = set()
         self._socket = sock
-        self._clock = clock
         self._counts = shared.counts
         self._dispatcher: Dispatcher | None = None
         self._tasks: set[asyncio.Future[Any]] = set()
@@ -90,6 +94,11 @@ class Listener:
         self._quiet: dict[Connection, tuple[tuple[int, int, int, int, bool], int]] = {}
         self._all_closed: asyncio.Event = asyncio.Event()
         close_in_children(self)
+
+    def secure(self, transport: ConnectionTransport, sasl: "SaslSettings | None") -> None:
+        """Connect new clients with this transport; with ``sasl`` they have to authenticate."""
+        self.transport = transport
+        self.sasl = sasl
 
     def listen(self) -> None:
         """Let the system complete connections; they wait until ``start``."""
@@ -162,7 +171,7 @@ class Listener:
     def _wait_for_descriptors(self, reason: str) -> None:
         logger.error("No connection can be accepted on %s for a moment: %s", self.endpoint, reason)
         self._pause()
-        self._clock.call_later(NO_DESCRIPTORS_PAUSE_MS, self.resume)
+        self.clock.call_later(NO_DESCRIPTORS_PAUSE_MS, self.resume)
 
     def _take(self, sock: socket.socket, address: tuple[Any, ...]) -> None:
         host, port = address[:2]
@@ -183,7 +192,7 @@ class Listener:
 
     def may_log_line(self) -> bool:
         """Whether a line may be logged that a client has caused, see ``PeerLines``."""
-        return self.metrics.peer_lines.may_log(self._clock.monotonic_s())
+        return self.metrics.peer_lines.may_log(self.clock.monotonic_s())
 
     async def _start(self, sock: socket.socket, connection: Connection) -> None:
         """Start the connection; if its transport can't, as after a failed handshake, it ends here."""
@@ -232,7 +241,7 @@ class Listener:
 
     def _schedule_sweep(self) -> None:
         pause_ms = max(self.limits.max_idle_ms / SWEEPS_PER_IDLE_TIME, 1)
-        self._sweep_timer = self._clock.call_later(pause_ms, self._sweep)
+        self._sweep_timer = self.clock.call_later(pause_ms, self._sweep)
 
     def _sweep(self) -> None:
         """Close connections on which nothing moved for the idle time: the client sends nothing, or reads nothing."""

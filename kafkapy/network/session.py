@@ -1,6 +1,9 @@
 """The peer of one connection: the broker's data about it."""
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from kafkapy.security.authentication import Authentication
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 """The principal of a peer that has not been authenticated, as Apache Kafka names it."""
@@ -13,7 +16,7 @@ class Session:
     each request (``RequestHeader.client_id``): a client may change it from one request to the next.
     """
 
-    __slots__ = ("peer_host", "peer_port", "listener", "local_address", "principal", "forms")
+    __slots__ = ("peer_host", "peer_port", "listener", "local_address", "principal", "authentication", "forms")
 
     def __init__(self, peer: tuple[str, int], listener: str, local_address: tuple[str, int]) -> None:
         self.peer_host, self.peer_port = peer
@@ -24,6 +27,8 @@ class Session:
         """(host, port) at which the client reached this broker."""
         self.principal = ANONYMOUS
         """Kafka's form of the client's identity, ``TYPE:NAME``."""
+        self.authentication: Authentication | None = None
+        """What the client has to prove, and has proved, on a listener with SASL; None on others."""
         self.forms: dict[int, Any] = {}
         """The dispatcher's: forms of earlier requests, by their first four bytes (``server/dispatch/forms.py``)."""
 

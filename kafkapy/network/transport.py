@@ -2,15 +2,7 @@
 
 A plaintext connection may write to its descriptor beside the event loop, which is what ``sendfile`` does. Under TLS
 that would put plaintext between encrypted records, so ``ConnectionTransport`` is the only place that makes senders and
-uses descriptors. A transport for TLS
-
-- starts the handshake in ``start`` (``ssl=``) and sets the session's principal after it;
-- has ``limit_writing`` call ``set_write_buffer_limits(high=1, low=0)``: with 0 asyncio's TLS transport pauses at once,
-  since it compares with >= where that of a socket compares with >;
-- returns a ``BodySender``, which reads slices with ``pread`` and gives them to the event loop's transport to encrypt;
-- returns None for ``unread_before_end``, since the kernel counts encrypted bytes.
-
-``tests/network/test_transport.py`` has one.
+uses descriptors. ``TlsTransport`` reads slices with ``pread``, and gives them to the event loop's transport to encrypt.
 """
 
 import asyncio
@@ -18,12 +10,18 @@ import select
 import socket
 import sys
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkapy.network import sender
 from kafkapy.network.sender import BodySender, SendfileSender
+from kafkapy.network.session import ANONYMOUS
 from kafkapy.platform import portable
 
+if TYPE_CHECKING:
+    import ssl
+
+HANDSHAKE_LIMIT_S: Final = 30
+"""The longest time of a TLS handshake."""
 _END: Final = getattr(select, "POLLRDHUP", 0)
 """The event with which Linux reports that the end of the stream has arrived; 0 on other systems."""
 _fcntl: Any = portable.module_or_none("fcntl")
@@ -38,6 +36,18 @@ class ConnectionTransport(Protocol):
 
         Raises ``OSError`` if that fails; the socket is closed then, and nothing of ``connection`` has been called.
         """
+        ...
+
+    def principal_of(self, transport: asyncio.Transport) -> str:
+        """Return the principal of the peer that the transport has authenticated, ANONYMOUS if it has not.
+
+        Raises RefusedError for a peer that must not be served.
+        """
+        ...
+
+    @property
+    def has_half_close(self) -> bool:
+        """Whether responses can be sent after the peer has closed its side."""
         ...
 
     def limit_writing(self, transport: asyncio.Transport) -> None:
@@ -67,10 +77,15 @@ class PlaintextTransport:
     """The transport of ``PLAINTEXT``: bytes go to the socket as they are, large slices by ``sendfile``."""
 
     __slots__ = ()
+    has_half_close = True
 
     async def start(self, sock: socket.socket, connection: asyncio.BufferedProtocol) -> None:
         """See ``ConnectionTransport.start``."""
         await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, sock)
+
+    def principal_of(self, transport: asyncio.Transport) -> str:  # noqa: ARG002  # it has authenticated nobody
+        """See ``ConnectionTransport.principal_of``."""
+        return ANONYMOUS
 
     def limit_writing(self, transport: asyncio.Transport) -> None:
         """See ``ConnectionTransport.limit_writing``."""
@@ -92,6 +107,48 @@ class PlaintextTransport:
     def unread_before_end(self, transport: asyncio.Transport) -> int | None:
         """See ``ConnectionTransport.unread_before_end``."""
         return unread_before_end(transport.get_extra_info("socket").fileno())
+
+
+class TlsTransport:
+    """The transport of ``SSL`` and ``SASL_SSL``; ``context`` may be replaced, for the connections that come later."""
+
+    __slots__ = ("context", "_principal_of_certificate")
+    has_half_close = False
+
+    def __init__(self, context: "ssl.SSLContext", principal_of_certificate: Callable[[bytes], str]) -> None:
+        self.context = context
+        self._principal_of_certificate = principal_of_certificate
+        """Returns the principal of a certificate in DER; raises RefusedError."""
+
+    async def start(self, sock: socket.socket, connection: asyncio.BufferedProtocol) -> None:
+        """See ``ConnectionTransport.start``."""
+        await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: connection, sock, ssl=self.context, ssl_handshake_timeout=HANDSHAKE_LIMIT_S
+        )
+
+    def principal_of(self, transport: asyncio.Transport) -> str:
+        """See ``ConnectionTransport.principal_of``."""
+        certificate = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        return self._principal_of_certificate(certificate) if certificate else ANONYMOUS
+
+    def limit_writing(self, transport: asyncio.Transport) -> None:
+        """See ``ConnectionTransport.limit_writing``."""
+        transport.set_write_buffer_limits(high=1, low=0)  # with 0 asyncio's TLS pauses at once: it compares with >=
+
+    def new_sender(
+        self,
+        transport: asyncio.Transport,
+        sock: socket.socket,  # noqa: ARG002  # its bytes are encrypted by the transport
+        *,
+        is_blocked: Callable[[], bool],
+        on_done: Callable[[], None],
+    ) -> BodySender:
+        """See ``ConnectionTransport.new_sender``."""
+        return BodySender(transport, is_blocked=is_blocked, on_done=on_done)
+
+    def unread_before_end(self, transport: asyncio.Transport) -> int | None:  # noqa: ARG002  # the kernel counts encrypted bytes
+        """See ``ConnectionTransport.unread_before_end``."""
+        return None
 
 
 def unread_before_end(descriptor: int) -> int | None:

@@ -73,6 +73,10 @@ class FrameDecoder:
         self._end = 0
         self._frame_end = -1  # -1: no frame is in use
 
+    def limit_frames(self, max_frame_size: int) -> None:
+        """Refuse frames above this size from the next one on."""
+        self.max_frame_size = max_frame_size
+
     @property
     def holds_frame(self) -> bool:
         """Whether a frame is in use."""

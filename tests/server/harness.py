@@ -64,9 +64,10 @@ async def raw(client: Client, data: bytes) -> bytes:
 
 
 def session_of(broker: BrokerServer, client: Client) -> Session:
-    """The session of a client's connection to the first listener."""
+    """The session of a client's connection."""
     port = client.writer.get_extra_info("sockname")[1]
-    (session,) = [each.session for each in broker.listeners[0].connections if each.session.peer_port == port]
+    connections = [connection for listener in broker.listeners for connection in listener.connections]
+    (session,) = [each.session for each in connections if each.session.peer_port == port]
     return session
 
 

@@ -3,8 +3,10 @@
 1. **Obtain** the request: a form of the connection gives it back (``forms.py``), or its header is read, its ``Route``
    found, and its body decoded. ApiVersions in an unknown version is answered in version 0 with UNSUPPORTED_VERSION and
    the versions of ApiVersions (KIP-511); any other unknown key or version ends the connection.
-2. **Admit** it: it waits for the limits below, and for the metadata that it depends on, before it is decoded; a rule
-   about who may send what belongs into ``routes.admit_and_handle``, which has the decoded request.
+2. **Admit** it: a client that has not authenticated may send only what it needs for that (``authentication.py``), which
+   is checked before anything is decoded. The request waits for the limits below, and for the metadata that it depends
+   on, before it is decoded; a rule about who may send what belongs into ``routes.admit_and_handle``, which has the
+   decoded request.
 3. **Handle** it: the API's handler returns the response now, later, or in steps (``result.py``).
 4. **Encode** the response (``encoding.py``).
 
@@ -38,6 +40,7 @@ from kafkapy.protocol.message import LimitExceeded, Message
 from kafkapy.protocol.reader import DEFAULT_BUDGET, Reader
 from kafkapy.protocol.writer import Part, TooManyStructs
 from kafkapy.server.dispatch.api_table import ApiTable
+from kafkapy.server.dispatch.authentication import admit
 from kafkapy.server.dispatch.context import RequestContext, Services
 from kafkapy.server.dispatch.encoding import Filled, encode
 from kafkapy.server.dispatch.forms import FIRST_FIELDS, MOST_VALUES, form_for
@@ -103,6 +106,8 @@ class Dispatcher:
         Any other exception is a bug of a handler.
         """
         api, correlation_id = FIRST_FIELDS.unpack_from(frame) if len(frame) >= FIRST_FIELDS.size else _NO_FIELDS
+        if session.authentication is not None and (token := admit(session.authentication, api, frame)) is not None:
+            return token
         form = session.forms.get(api)
         request = None if form is None else form.obtain(frame)
         if form is None or request is None:

@@ -19,7 +19,7 @@ from kafkapy.clock import Clock, SystemClock
 from kafkapy.config.broker_config import BrokerConfig, check_built
 from kafkapy.config.errors import InvalidConfigError
 from kafkapy.config.keys import is_at_least
-from kafkapy.config.listeners import EndPoint
+from kafkapy.config.listeners import PLAINTEXT, EndPoint
 from kafkapy.config.log_config import LogConfig
 from kafkapy.config.own_keys import FETCH_SESSION_PARTITIONS, PRODUCER_IDS_MAX
 from kafkapy.controller.active_controller import inter_broker_listener
@@ -244,6 +244,7 @@ class BrokerServer:
             large_requests=asyncio.Semaphore(LARGE_AT_ONCE),
         )
         self._bind(metrics, services.memory)
+        self._secure(node)
         requests.serve(services, Session.local(self.listeners[0].name))
         for coordinator in (groups, transactions):
             coordinator.startup()
@@ -390,9 +391,19 @@ class BrokerServer:
         # No batch is larger than a request, and a follower's fetch returns at least one batch.
         size = self.config.integer("socket.request.max.bytes") + self.config.integer("replica.fetch.response.max.bytes")
         settings = PeerSettings(client_id, times, max_response_size=size, compute=self._compute.run)
+        if self._inter_broker_protocol != PLAINTEXT:
+            from kafkapy.server.lifecycle.listener_security import inter_broker_security
+
+            security = inter_broker_security(self.config, self._inter_broker_protocol, self.clock.now_ms())
+            settings = settings._replace(tls=security.tls, authenticate=security.authenticate)
         remote = RemoteBrokers(address_of, self.clock, settings, SystemRandom())
         self._cleanup.callback(remote.close)
         return remote if self._hooks.peers is None else self._hooks.peers(remote)
+
+    @property
+    def _inter_broker_protocol(self) -> str:
+        """The security protocol of the listener for other brokers."""
+        return self.config.listener_protocols.get(inter_broker_listener(self.config), PLAINTEXT)
 
     def _fetch_sessions(self) -> FetchSessionCache:
         return FetchSessionCache(
@@ -517,6 +528,22 @@ class BrokerServer:
             listener = Listener(endpoint, bind(endpoint), clock, shared)
             self.listeners.append(listener)
             self._cleanup.push_async_callback(listener.stop)
+
+    def _secure(self, node: MetadataNode) -> None:
+        """Prepare TLS and SASL for the listeners that are not PLAINTEXT."""
+        secured = [listener for listener in self.listeners if listener.endpoint.security_protocol != PLAINTEXT]
+        if not secured:
+            return
+        from kafkapy.security.errors import InvalidSecurityError
+        from kafkapy.server.lifecycle.listener_security import ListenerSecurity
+
+        try:
+            security = ListenerSecurity(self.config, self.clock, node.config_admin)
+            for listener in secured:
+                security.secure(listener)
+        except InvalidSecurityError as error:
+            raise InvalidConfigError(str(error)) from None
+        self.config.add_listener(security.reload)
 
     def _advertised(self) -> list[EndPoint]:
         """The end points to register: the configured ones, else the bound ones; a wildcard gets this machine's name.

@@ -24,7 +24,7 @@ from kafkapy.protocol.messages.renew_delegation_token import RenewDelegationToke
 from kafkapy.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafkapy.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from kafkapy.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from tests.server.harness import run, running_broker
+from tests.server.harness import run, running_broker, until
 
 MANY = 10_000
 ANY = 1
@@ -133,16 +133,36 @@ def test_each_user_is_described_once(tmp_path: Path) -> None:
     ]
 
 
-def test_scram_credentials_are_not_stored(tmp_path: Path) -> None:
-    request = alter_scram.AlterUserScramCredentialsRequest(
-        [alter_scram.ScramCredentialDeletion("gone", 1)],
-        [alter_scram.ScramCredentialUpsertion("new", 1, 4096, b"salt", b"password")],
-    )
-    answer = _answer(tmp_path, request, 0)
-    assert [(each.user, each.error_code) for each in answer.results] == [
-        ("gone", ErrorCode.RESOURCE_NOT_FOUND),
-        ("new", ErrorCode.UNSUPPORTED_SASL_MECHANISM),
+def test_scram_credentials_are_stored_without_the_password(tmp_path: Path) -> None:
+    def upsertion(mechanism: int, iterations: int) -> alter_scram.ScramCredentialUpsertion:
+        return alter_scram.ScramCredentialUpsertion("new", mechanism, iterations, b"salt", b"password")
+
+    deletion = alter_scram.ScramCredentialDeletion
+    changes = [
+        alter_scram.AlterUserScramCredentialsRequest([deletion("gone", 1)], [upsertion(1, 4096)]),
+        alter_scram.AlterUserScramCredentialsRequest([], [upsertion(2, 8192)]),
+        alter_scram.AlterUserScramCredentialsRequest([deletion("new", 1)], []),
     ]
+    described = DescribeUserScramCredentialsRequest(None)
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            found = []
+            for request in changes:
+                answer = await client.ask(request, 0)
+                found.append([(each.user, each.error_code, each.error_message) for each in answer.results])
+                await until(lambda: bool(broker.services.config_admin.cached_user_overrides("new")))
+            refusal = ("gone", ErrorCode.RESOURCE_NOT_FOUND, kafka_texts.NO_SCRAM_CREDENTIAL_TO_DELETE)
+            assert found == [[refusal, ("new", 0, "")], [("new", 0, "")], [("new", 0, "")]]
+            stored = await broker.services.config_admin.user_overrides("new")
+            assert list(stored) == ["SCRAM-SHA-512"]
+            assert "iterations=8192" in stored["SCRAM-SHA-512"]
+            await until(lambda: len(broker.services.config_admin.cached_user_overrides("new")) == 1)
+            [user] = (await client.ask(described, 0)).results
+            assert [(each.mechanism, each.iterations) for each in user.credential_infos] == [(2, 8192)]
+
+    run(scenario())
 
 
 def test_changes_of_credentials_have_the_first_reason_of_2_7_2(tmp_path: Path) -> None:

@@ -1,0 +1,209 @@
+"""The authentication of one connection on a SASL listener: which requests it may send, and whose they are.
+
+**States** of ``Authentication``:
+
+    UNKNOWN    the client has not named a mechanism: it may send ApiVersions and SaslHandshake
+    TOKENS     SaslAuthenticate requests carry the mechanism's tokens, after SaslHandshake version 1
+    RAW        frames are tokens, without a header: after SaslHandshake version 0
+    COMPLETE   all requests are served, until the session has expired (KIP-368)
+    FAILED     nothing is served; the connection is closed after its error was sent
+
+A client authenticates again with SaslHandshake in COMPLETE: with the same mechanism, as the same user. Until that is
+done the other requests are not served.
+
+Apache Kafka limits what a connection may cost before it has authenticated only by ``connections.max.idle.ms`` and the
+memory of all requests. Here a frame has at most ``FRAME_SIZE`` then, and there are ``TIME_LIMIT_MS`` (CVE-2022-34917).
+"""
+
+import logging
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import Final, NamedTuple, Protocol
+
+from kafkapy.clock import Clock, TimerHandle
+from kafkapy.protocol.api_keys import ApiKey
+from kafkapy.security.errors import AuthenticationFailedError
+from kafkapy.security.mechanisms import Exchange, MalformedTokenError, Mechanism
+from kafkapy.security.principals import USER
+
+FRAME_SIZE: Final = 65_536
+"""Bytes of a frame before the client has authenticated."""
+TIME_LIMIT_MS: Final = 30_000
+"""The longest time until a client has authenticated."""
+_BEFORE: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE})
+_AGAIN_AFTER_MS: Final = 1_000
+"""The shortest time between two authentications of a connection."""
+
+
+class State(Enum):
+    """What a connection may send, see the module."""
+
+    UNKNOWN = auto()
+    TOKENS = auto()
+    RAW = auto()
+    COMPLETE = auto()
+    FAILED = auto()
+
+
+class AuthenticatedConnection(Protocol):
+    """The connection, as its authentication uses it."""
+
+    def authenticated(self, principal: str) -> None:
+        """The peer has proved who it is."""
+
+    def close(self, reason: str, level: int = ..., *, drops_unsent: bool = ...) -> None:
+        """End the connection."""
+
+
+class SaslSettings(NamedTuple):
+    """What all connections of a listener have in common."""
+
+    mechanisms: Mapping[str, Mechanism]
+    """The enabled mechanisms by name."""
+    max_session_ms: int = 0
+    """``connections.max.reauth.ms``; 0: a session does not expire."""
+    failure_delay_ms: int = 100
+    """``connection.failed.authentication.delay.ms``: how long the answer to a failed authentication waits."""
+
+
+class Authentication:
+    """The state of one connection; see the module."""
+
+    __slots__ = (
+        "settings",
+        "state",
+        "_clock",
+        "_connection",
+        "_deadline",
+        "_mechanism",
+        "_exchange",
+        "_user",
+        "_begun_ms",
+        "_expires_s",
+        "_failure",
+    )
+
+    def __init__(self, settings: SaslSettings, clock: Clock, connection: AuthenticatedConnection) -> None:
+        self.settings = settings
+        self.state = State.UNKNOWN
+        self._clock = clock
+        self._connection: AuthenticatedConnection | None = connection
+        self._deadline: TimerHandle | None = clock.call_later(TIME_LIMIT_MS, self._too_late)
+        self._mechanism = ""
+        self._exchange: Exchange | None = None
+        self._user: str | None = None
+        self._begun_ms = 0.0
+        self._expires_s: float | None = None
+        self._failure = "the authentication has failed"
+
+    @property
+    def takes_tokens(self) -> bool:
+        """Whether the next frame is a token without a header."""
+        return self.state is State.RAW
+
+    @property
+    def is_in_progress(self) -> bool:
+        """Whether SaslAuthenticate requests carry tokens."""
+        return self.state is State.TOKENS
+
+    def problem_with(self, api_key: int) -> str:
+        """Return why a request of this API may not be sent now: the connection has to end; empty if it may be."""
+        state = self.state
+        if state is State.COMPLETE:
+            if self._expires_s is None or api_key == ApiKey.SASL_HANDSHAKE or self._now_s() < self._expires_s:
+                return ""
+            return f"the session of {self._user!r} has expired, and the client has not authenticated again"
+        if state is State.UNKNOWN:
+            return "" if api_key in _BEFORE else "the client sent a request before it has authenticated"
+        if state is State.TOKENS:
+            return "" if api_key == ApiKey.SASL_AUTHENTICATE else "the client sent a request while it authenticated"
+        return self._failure
+
+    def may_begin(self) -> bool:
+        """Whether SaslHandshake is possible: not twice within a second."""
+        return self.state is State.UNKNOWN or self._now_s() * 1000 - self._begun_ms >= _AGAIN_AFTER_MS
+
+    def begin(self, mechanism: str, *, is_raw: bool) -> bool:
+        """Begin with a mechanism; False if it is not enabled: then this has failed."""
+        make = self.settings.mechanisms.get(mechanism)
+        if make is None:
+            self.state = State.FAILED
+            return False
+        if self._user is None:
+            self._mechanism = mechanism
+        self._exchange = make() if mechanism == self._mechanism else None  # another one than before fails at its token
+        self._begun_ms = self._now_s() * 1000
+        self.state = State.RAW if is_raw else State.TOKENS
+        return True
+
+    def step(self, token: bytes) -> bytes:
+        """Return the mechanism's answer; raises AuthenticationFailedError with the text for the client.
+
+        The state is COMPLETE after the last one.
+        """
+        state, self.state = self.state, State.FAILED
+        try:
+            answer = self._answer(token)
+        except AuthenticationFailedError as error:
+            self._failure = str(error)
+            raise
+        if self._exchange is not None:
+            self.state = state
+        return answer
+
+    def _answer(self, token: bytes) -> bytes:
+        exchange = self._exchange
+        if exchange is None:
+            raise AuthenticationFailedError(f"Re-authentication is possible only with mechanism {self._mechanism}")
+        try:
+            answer = exchange.step(token)
+        except MalformedTokenError as error:
+            kind = "authentication" if self._user is None else "re-authentication"
+            raise AuthenticationFailedError(
+                f"Authentication failed during {kind} due to invalid credentials with SASL mechanism {self._mechanism}"
+            ) from error
+        if exchange.user is not None:
+            self._complete(exchange.user)
+        return answer
+
+    def _complete(self, user: str) -> None:
+        if self._user not in (None, user):
+            raise AuthenticationFailedError(
+                f"Cannot change principals during re-authentication from {USER}.{self._user}: {USER}.{user}"
+            )
+        self._exchange = None
+        self._user = user
+        self.state = State.COMPLETE
+        self._forget_deadline()
+        if self.session_lifetime_ms:
+            self._expires_s = self._now_s() + self.session_lifetime_ms / 1000
+        if self._connection is not None:
+            self._connection.authenticated(f"{USER}:{user}")
+
+    @property
+    def session_lifetime_ms(self) -> int:
+        """How long the client may go on before it authenticates again; 0: for ever."""
+        return self.settings.max_session_ms if self.state is State.COMPLETE else 0
+
+    def end(self, reason: str) -> None:
+        """Close the connection after a failure, when the response has been written."""
+        if self._connection is not None:
+            self._connection.close(reason, logging.INFO, drops_unsent=False)
+
+    def closed(self) -> None:
+        """The connection has ended."""
+        self._connection = None
+        self._forget_deadline()
+
+    def _forget_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _too_late(self) -> None:
+        self._deadline = None
+        self.state = State.FAILED
+        self.end(f"it has not authenticated within {TIME_LIMIT_MS // 1000} s")
+
+    def _now_s(self) -> float:
+        return self._clock.monotonic_s()

@@ -1,0 +1,93 @@
+"""The client's side: a connection's TLS context and the handshake that authenticates it, from Kafka's client keys.
+
+security.protocol=SASL_SSL
+sasl.mechanism=SCRAM-SHA-256
+sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="…";
+ssl.truststore.type=PEM
+ssl.truststore.location=ca.pem
+"""
+
+from collections.abc import Callable, Generator, Mapping
+from typing import Final
+
+from kafkapy.protocol.client_core import ClientCore, Handshake
+from kafkapy.protocol.message import ProtocolError
+from kafkapy.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from kafkapy.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from kafkapy.security import plain, scram
+from kafkapy.security.errors import AuthenticationFailedError, InvalidSecurityError
+from kafkapy.security.jaas import parse_jaas
+from kafkapy.security.settings import ClientSecurity
+
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_JAAS: Final = "sasl.jaas.config"
+Tokens = Callable[[], Generator[bytes, bytes, None]]
+"""Begins the client's side of a mechanism: yields its tokens, and is sent the broker's."""
+
+
+def client_security(values: Mapping[str, str], now_ms: int) -> ClientSecurity:
+    """Return the security of a client's connections from ``security.protocol``, ``ssl.*`` and ``sasl.*``.
+
+    Raises InvalidSecurityError.
+    """
+    protocol = values.get("security.protocol") or "PLAINTEXT"
+    if protocol not in PROTOCOLS:
+        raise InvalidSecurityError(f"security.protocol is {protocol}: it must be one of {', '.join(PROTOCOLS)}")
+    tls = None
+    if protocol.endswith("SSL"):
+        from kafkapy.security.tls import client_context
+
+        tls = client_context(values, now_ms)
+    return ClientSecurity(tls, _sasl(values) if protocol.startswith("SASL") else None)
+
+
+def _sasl(values: Mapping[str, str]) -> Callable[[ClientCore], Handshake]:
+    mechanism = values.get("sasl.mechanism") or "GSSAPI"
+    jaas = values.get(_JAAS)
+    if not jaas:
+        raise InvalidSecurityError(f"{_JAAS} is not set: it has the name and the password for {mechanism}")
+    options = parse_jaas(_JAAS, jaas).options
+    return sasl_handshake(mechanism, client_tokens(mechanism, options, _JAAS))
+
+
+def client_tokens(mechanism: str, options: Mapping[str, str], key: str) -> Tokens:
+    """Return the client's side of a mechanism with the options of its login module, which ``key`` has."""
+    if mechanism != plain.NAME and mechanism not in scram.HASHES:
+        known = ", ".join((plain.NAME, *scram.HASHES))
+        raise InvalidSecurityError(f"sasl.mechanism is {mechanism}: kafkapy has {known}")
+    missing = [name for name in ("username", "password") if not options.get(name)]
+    if missing:
+        raise InvalidSecurityError(f"{key} has no {missing[0]}, which {mechanism} needs")
+    user, password = options["username"], options["password"]
+    if mechanism == plain.NAME:
+        return lambda: plain.plain_client(user, password)
+    return lambda: scram.scram_client(mechanism, user, password)
+
+
+def sasl_handshake(mechanism: str, tokens: Tokens) -> Callable[[ClientCore], Handshake]:
+    """Return the handshake of a connection: SaslHandshake, then the mechanism's tokens in SaslAuthenticate.
+
+    It raises ``ProtocolError`` with the broker's words if the broker refuses.
+    """
+
+    def authenticate(_core: ClientCore) -> Handshake:
+        answer = yield SaslHandshakeRequest(mechanism), 1
+        assert isinstance(answer, SaslHandshakeResponse), "a response is of the class of its request"
+        if answer.error_code:
+            enabled = ", ".join(answer.mechanisms) or "none: it is no SASL listener"
+            raise ProtocolError(f"the broker does not offer SASL mechanism {mechanism}, it has {enabled}")
+        steps = tokens()
+        token = next(steps)
+        while True:
+            reply = yield SaslAuthenticateRequest(token), 0
+            assert isinstance(reply, SaslAuthenticateResponse), "a response is of the class of its request"
+            if reply.error_code:
+                raise ProtocolError(reply.error_message or f"authentication failed with error {reply.error_code}")
+            try:
+                token = steps.send(bytes(reply.auth_bytes))
+            except StopIteration:
+                return
+            except AuthenticationFailedError as error:
+                raise ProtocolError(str(error)) from None
+
+    return authenticate

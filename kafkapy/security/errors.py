@@ -1,0 +1,18 @@
+"""The errors of security settings and of authentication. No text of an error has a secret in it."""
+
+from typing import Final
+
+EXTRA: Final = "pip install 'kafkapy-broker[security]'"
+
+
+class InvalidSecurityError(ValueError):
+    """A setting of TLS or SASL can't be used; the sentence names the key, and never a secret."""
+
+
+class AuthenticationFailedError(Exception):
+    """The peer has not proved who it is; the text is sent to it, and tells nothing that it does not know."""
+
+
+def needs_extra(key: str) -> InvalidSecurityError:
+    """The error for a setting that needs a package which is not installed."""
+    return InvalidSecurityError(f"{key} needs the package cryptography, which is not installed: {EXTRA}")

@@ -1,0 +1,30 @@
+"""A SASL mechanism as authentication uses it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+
+class MalformedTokenError(Exception):
+    """A token is not of the mechanism, or proves nothing: the peer gets the mechanism's name and no reason."""
+
+
+class Exchange(ABC):
+    """The server's side of one authentication: tokens in, tokens out, until ``user`` is known."""
+
+    user: str | None = None
+    """The name of the client that has proved who it is; None before."""
+
+    @abstractmethod
+    def step(self, token: bytes) -> bytes:
+        """Return the answer to a token of the client.
+
+        Raises AuthenticationFailedError with a text for the client, or MalformedTokenError.
+        """
+
+    def complete(self, user: str) -> None:
+        """The client is ``user``."""
+        self.user = user
+
+
+Mechanism = Callable[[], Exchange]
+"""Begins an authentication."""

@@ -1,0 +1,175 @@
+"""TLS and SASL of the listeners, from the broker's configuration; imported if a listener is not PLAINTEXT."""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from kafkapy.clock import Clock
+from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.config.broker_keys import BROKER_KEYS
+from kafkapy.config.errors import InvalidConfigError
+from kafkapy.config.keys import format_value
+from kafkapy.config.listeners import EndPoint
+from kafkapy.controller.active_controller import inter_broker_listener
+from kafkapy.metadata.configs import ConfigAdmin
+from kafkapy.network.errors import RefusedError
+from kafkapy.network.listener import Listener
+from kafkapy.network.transport import ConnectionTransport, PlaintextTransport, TlsTransport
+from kafkapy.security import plain, scram
+from kafkapy.security.authentication import SaslSettings
+from kafkapy.security.client import client_security
+from kafkapy.security.errors import AuthenticationFailedError, InvalidSecurityError
+from kafkapy.security.jaas import parse_jaas
+from kafkapy.security.mechanisms import Mechanism
+from kafkapy.security.principals import PrincipalRules
+from kafkapy.security.scram import ScramCredential, ScramServer
+from kafkapy.security.settings import ClientSecurity
+from kafkapy.security.tls import server_context
+
+logger: Final = logging.getLogger(__name__)
+
+_TLS_PROTOCOLS: Final = frozenset({"SSL", "SASL_SSL"})
+_SASL_PROTOCOLS: Final = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
+_CLIENT_AUTH: Final = "ssl.client.auth"
+
+
+def listener_values(config: BrokerConfig, listener: str) -> dict[str, str]:
+    """Return the ``ssl.*`` and ``sasl.*`` keys of a listener as texts: its own settings, else those of all."""
+    prefix = f"listener.name.{listener.lower()}."
+    values = {}
+    for name in BROKER_KEYS:
+        if name.startswith(("ssl.", "sasl.")):
+            own = _own_text(config, prefix + name)
+            values[name] = (format_value(config[name]) or "") if own is None else own
+    return values
+
+
+def _own_text(config: BrokerConfig, name: str) -> str | None:
+    """Return the setting of a key that begins with a listener's prefix; None if there is none."""
+    settings = [setting for setting in config.settings(name) if setting.name == name]
+    return settings[0].text if settings else None
+
+
+class ListenerSecurity:
+    """Secures listeners, and replaces their TLS contexts when the keys of their stores change."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock, users: ConfigAdmin) -> None:
+        self._config = config
+        self._clock = clock
+        self._users = users
+        self._rules = PrincipalRules(config.text("ssl.principal.mapping.rules"))
+        self._transports: dict[str, TlsTransport] = {}
+
+    def secure(self, listener: Listener) -> None:
+        """Give a listener what its security protocol needs; raises InvalidSecurityError."""
+        endpoint = listener.endpoint
+        transport: ConnectionTransport = PlaintextTransport()
+        if endpoint.security_protocol in _TLS_PROTOCOLS:
+            transport = self._transports[endpoint.listener_name] = self._tls(endpoint)
+        sasl = self._sasl(endpoint) if endpoint.security_protocol in _SASL_PROTOCOLS else None
+        listener.secure(transport, sasl)
+
+    def reload(self, names: frozenset[str]) -> None:
+        """Read the stores of listeners again whose keys have changed; a store that can't be used changes nothing."""
+        for listener, transport in self._transports.items():
+            prefix = f"listener.name.{listener.lower()}.ssl."
+            if any(name.startswith((prefix, "ssl.")) for name in names):
+                try:
+                    transport.context = server_context(self._tls_values(listener), self._clock.now_ms())
+                except InvalidSecurityError as error:
+                    logger.error("Listener %s keeps its certificate: %s", listener, error)
+                else:
+                    logger.info("Listener %s has read its certificates again", listener)
+
+    def _tls(self, endpoint: EndPoint) -> TlsTransport:
+        name = endpoint.listener_name
+        context = server_context(self._tls_values(name), self._clock.now_ms())
+        return TlsTransport(context, self._principal_of)
+
+    def _tls_values(self, listener: str) -> dict[str, str]:
+        values = listener_values(self._config, listener)
+        if self._config.listener_protocols.get(listener) == "SASL_SSL":
+            # The client proves who it is by SASL: Apache Kafka asks for a certificate only if this listener says so.
+            own = _own_text(self._config, f"listener.name.{listener.lower()}.{_CLIENT_AUTH}")
+            values[_CLIENT_AUTH] = own or "none"
+        return values
+
+    def _principal_of(self, certificate: bytes) -> str:
+        try:
+            return self._rules.principal_of(certificate)
+        except AuthenticationFailedError as error:
+            raise RefusedError(str(error)) from None
+
+    def _sasl(self, endpoint: EndPoint) -> SaslSettings:
+        listener = endpoint.listener_name
+        values = listener_values(self._config, listener)
+        names = [name.strip() for name in values["sasl.enabled.mechanisms"].split(",") if name.strip()]
+        key = "connections.max.reauth.ms"
+        return SaslSettings(
+            {name: self._mechanism(listener, name) for name in names},
+            self._config.integer(key),
+            self._config.integer("connection.failed.authentication.delay.ms"),
+        )
+
+    def _mechanism(self, listener: str, name: str) -> Mechanism:
+        make = _MECHANISMS.get(name)
+        if make is None:
+            raise InvalidSecurityError(
+                f"sasl.enabled.mechanisms names {name}: kafkapy has {', '.join(_MECHANISMS)}; set it for the listener"
+                f" {listener}"
+            )
+        return make(self, listener, name)
+
+    def _plain(self, listener: str, _name: str) -> Mechanism:
+        options = jaas_options(self._config, listener, plain.NAME)
+        users = plain.users_of(options)
+        return lambda: plain.PlainServer(users)
+
+    def _scram(self, _listener: str, name: str) -> Mechanism:
+        return lambda: ScramServer(name, self._credential_of)
+
+    def _credential_of(self, mechanism: str, user: str) -> ScramCredential | None:
+        text = self._users.cached_user_overrides(user).get(mechanism)
+        try:
+            return None if text is None else ScramCredential.parse(text)
+        except ValueError:
+            logger.error("The %s credential of user %r can't be read", mechanism, user)
+            return None
+
+
+_MECHANISMS: Final[Mapping[str, Callable[[ListenerSecurity, str, str], Mechanism]]] = {
+    plain.NAME: ListenerSecurity._plain,  # noqa: SLF001  # methods of the class above
+    **dict.fromkeys(scram.HASHES, ListenerSecurity._scram),  # noqa: SLF001
+}
+
+
+def inter_broker_security(config: BrokerConfig, protocol: str, now_ms: int) -> ClientSecurity:
+    """Return the security of connections to other brokers' inter-broker listener; raises InvalidConfigError."""
+    listener = inter_broker_listener(config)
+    values = listener_values(config, listener) | {"security.protocol": protocol}
+    mechanism = values["sasl.mechanism"] = config.text("sasl.mechanism.inter.broker.protocol")
+    key = jaas_key(listener, mechanism)
+    values["sasl.jaas.config"] = _own_text(config, key) or ""
+    try:
+        return client_security(values, now_ms)
+    except InvalidSecurityError as error:
+        problem = (
+            str(error)
+            .replace("sasl.jaas.config", key)
+            .replace("sasl.mechanism ", "sasl.mechanism.inter.broker.protocol ")
+        )
+        raise InvalidConfigError(f"connections between brokers: {problem}") from None
+
+
+def jaas_key(listener: str, mechanism: str) -> str:
+    """Return the key of a listener's login module for a mechanism (KIP-103, KIP-85)."""
+    return f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
+
+
+def jaas_options(config: BrokerConfig, listener: str, mechanism: str) -> dict[str, str]:
+    """Return the options of the login module of a listener's mechanism; raises InvalidSecurityError."""
+    key = jaas_key(listener, mechanism)
+    text = _own_text(config, key)
+    if not text:
+        raise InvalidSecurityError(f"{key} is not set: it has the users and passwords of {mechanism}")
+    return parse_jaas(key, text).options

@@ -1,0 +1,47 @@
+import pytest
+
+from kafkapy.security.errors import AuthenticationFailedError
+from kafkapy.security.mechanisms import MalformedTokenError
+from kafkapy.security.plain import PlainServer, plain_client, users_of
+
+USERS = users_of({"username": "admin", "password": "x", "user_alice": "secret", "user_empty": "", "user_é": "ü"})
+
+
+def test_users_are_those_of_the_login_module() -> None:
+    assert USERS == {"alice": "secret", "empty": "", "é": "ü"}
+
+
+@pytest.mark.parametrize("token", [b"\0alice\0secret", b"alice\0alice\0secret", "\0é\0ü".encode()])
+def test_the_right_password_is_accepted(token: bytes) -> None:
+    server = PlainServer(USERS)
+    assert server.step(token) == b""
+    assert server.user == token.decode().split("\0")[1]
+
+
+@pytest.mark.parametrize(
+    ("token", "problem"),
+    [
+        (b"\0alice\0wrong", "Invalid username or password"),
+        (b"\0alice\0secre", "Invalid username or password"),
+        (b"\0nobody\0secret", "Invalid username or password"),
+        (b"\0empty\0x", "Invalid username or password"),
+        (b"\0empty\0", "password not specified"),
+        (b"\0\0secret", "username not specified"),
+        (b"bob\0alice\0secret", "authorization id that is different from username"),
+    ],
+)
+def test_the_client_is_told_why(token: bytes, problem: str) -> None:
+    server = PlainServer(USERS)
+    with pytest.raises(AuthenticationFailedError, match=problem):
+        server.step(token)
+    assert server.user is None
+
+
+@pytest.mark.parametrize("token", [b"", b"alice", b"\0alice", b"\0alice\0secret\0", b"\xff\0a\0b"])
+def test_tokens_of_another_form_are_refused(token: bytes) -> None:
+    with pytest.raises(MalformedTokenError):
+        PlainServer(USERS).step(token)
+
+
+def test_our_client_sends_one_token() -> None:
+    assert list(plain_client("alice", "secret")) == [b"\0alice\0secret"]
