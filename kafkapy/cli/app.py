@@ -20,6 +20,8 @@ _GROUPS: Final = {
     "topics": "Create, list, describe, change, move and delete topics, and elect leaders.",
     "groups": "Show consumer groups, delete them, and change their offsets.",
     "transactions": "Show transactional ids, and abort open transactions.",
+    "users": "Show, store and remove the SCRAM credentials of users.",
+    "certificates": "Make certificates for tests and small installations.",
     "configs": "Show and change the configuration of topics and brokers.",
     "metadata": "Copy a stopped broker's metadata to and from a ZooKeeper or a document.",
     "log": "Show, check and repair the files of a data directory.",

@@ -196,6 +196,11 @@ class Connection(asyncio.BufferedProtocol):
         self.session.principal = principal
         self.core.limit_frames(self._owner.limits.max_frame_size)
 
+    def end_after_replies(self, reason: str) -> None:
+        """See ``AuthenticatedConnection``."""
+        self.core.refuse(RefusedError(reason))
+        self._end_if_refused()
+
     def __repr__(self) -> str:
         return f"<Connection {self.session}>"
 

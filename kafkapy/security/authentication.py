@@ -15,7 +15,6 @@ Apache Kafka limits what a connection may cost before it has authenticated only 
 memory of all requests. Here a frame has at most ``FRAME_SIZE`` then, and there are ``TIME_LIMIT_MS`` (CVE-2022-34917).
 """
 
-import logging
 from collections.abc import Mapping
 from enum import Enum, auto
 from typing import Final, NamedTuple, Protocol
@@ -51,8 +50,8 @@ class AuthenticatedConnection(Protocol):
     def authenticated(self, principal: str) -> None:
         """The peer has proved who it is."""
 
-    def close(self, reason: str, level: int = ..., *, drops_unsent: bool = ...) -> None:
-        """End the connection."""
+    def end_after_replies(self, reason: str) -> None:
+        """Take no more requests, and end the connection when those before are answered."""
 
 
 class SaslSettings(NamedTuple):
@@ -186,9 +185,9 @@ class Authentication:
         return self.settings.max_session_ms if self.state is State.COMPLETE else 0
 
     def end(self, reason: str) -> None:
-        """Close the connection after a failure, when the response has been written."""
+        """End the connection after a failure, when the requests that were taken are answered."""
         if self._connection is not None:
-            self._connection.close(reason, logging.INFO, drops_unsent=False)
+            self._connection.end_after_replies(reason)
 
     def closed(self) -> None:
         """The connection has ended."""

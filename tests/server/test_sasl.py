@@ -95,12 +95,12 @@ def test_a_client_authenticates_with_scram(tmp_path: Path) -> None:
                 steps.send(final.auth_bytes)
             assert session_of(broker, client).principal == "User:käthe"
             other = await Client.connect(broker, 1)
-            mechanism = "SCRAM-SHA-256"
-            await other.ask(SaslHandshakeRequest(mechanism), 1)
+            name = "SCRAM-SHA-256"
+            await other.ask(SaslHandshakeRequest(name), 1)
             answer = await other.ask(SaslAuthenticateRequest(b"n,,n=nobody,r=abc"), 1)
             assert (answer.error_code, answer.error_message) == (
                 ErrorCode.SASL_AUTHENTICATION_FAILED,
-                f"Authentication failed during authentication due to invalid credentials with SASL mechanism {mechanism}",
+                f"Authentication failed during authentication due to invalid credentials with SASL mechanism {name}",
             )
 
     run(scenario())

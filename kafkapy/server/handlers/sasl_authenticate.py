@@ -47,7 +47,7 @@ def _refuse_later(
     def answer() -> None:
         if not refused.done():
             refused.set_result(SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, problem))
-            asyncio.get_running_loop().call_soon(authentication.end, problem)  # when the connection has sent it
 
+    asyncio.get_running_loop().call_soon(authentication.end, problem)  # behind this response
     context.services.clock.call_later(authentication.settings.failure_delay_ms, answer)
     return refused

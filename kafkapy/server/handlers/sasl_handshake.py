@@ -25,5 +25,5 @@ def handle(context: RequestContext, request: SaslHandshakeRequest) -> SaslHandsh
     if authentication.begin(request.mechanism, is_raw=context.header.api_version == 0):
         return SaslHandshakeResponse(ErrorCode.NONE, enabled)
     problem = "the client asked for a SASL mechanism that is not enabled"
-    asyncio.get_running_loop().call_soon(authentication.end, problem)  # when the connection has sent the response
+    asyncio.get_running_loop().call_soon(authentication.end, problem)
     return SaslHandshakeResponse(ErrorCode.UNSUPPORTED_SASL_MECHANISM, enabled)

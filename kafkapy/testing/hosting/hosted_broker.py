@@ -24,10 +24,11 @@ from kafkapy.testing.contents.topics import TopicShape, create_topic, delete_top
 from kafkapy.testing.errors import BrokerNotRunningError, BrokerStartError, TestingError
 from kafkapy.testing.faults import Faults
 from kafkapy.testing.hosting.port import HOST, ReservedPort
-from kafkapy.testing.hosting.settings import config_for_test
+from kafkapy.testing.hosting.settings import TEST_DEFAULTS, config_for_test
 
 if TYPE_CHECKING:
     from kafkapy.testing.hosting.hosted_cluster import HostedCluster
+    from kafkapy.testing.hosting.security import BrokerSecurity
 
 
 class HostedBroker:
@@ -44,8 +45,11 @@ class HostedBroker:
         topics: Iterable[str] | Mapping[str, int] = (),
         data: str | os.PathLike[str] | None = None,
         port: int = 0,
+        security: "BrokerSecurity | None" = None,
     ) -> None:
         self._settings = dict(settings or {})
+        self.security = security
+        """TLS and SASL of the broker; None without."""
         self._topics: dict[str, int] = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
         self._kept = None if data is None else os.path.abspath(data)
         self._wanted_port = port
@@ -232,12 +236,21 @@ class HostedBroker:
             await server.start()
         except START_FAILURES as error:
             raise BrokerStartError(str(error)) from error
+        if self.security is not None:
+            await self.security.store_users(server.services)
         self._server = server
         self.requests.serve(server.services, Session.local(server.listeners[0].name))
 
     def _config(self, port: int) -> BrokerConfig:
         if self._cluster is None:
-            return config_for_test(self._settings, data=self._directory, port=port)
+            security = self.security
+            if security is None:
+                return config_for_test(self._settings, data=self._directory, port=port)
+            defaults = {**TEST_DEFAULTS, **security.broker_settings()}
+            protocol = security.kind.protocol
+            return config_for_test(
+                self._settings, data=self._directory, port=port, defaults=defaults, protocol=protocol
+            )
         if "broker.id" in self._settings:
             raise BrokerStartError("broker.id is no setting of a cluster: its brokers are numbered from 0")
         defaults = {**self._cluster.defaults, "broker.id": str(self.broker_id)}

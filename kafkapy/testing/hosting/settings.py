@@ -6,6 +6,7 @@ from typing import Final
 from kafkapy.config.broker_config import BrokerConfig, check_built
 from kafkapy.config.broker_keys import BROKER_KEYS, broker_key
 from kafkapy.config.errors import InvalidConfigError
+from kafkapy.config.listeners import PLAINTEXT
 from kafkapy.testing.errors import BrokerStartError
 from kafkapy.text import nearest
 
@@ -47,7 +48,12 @@ def cluster_defaults(brokers: int) -> dict[str, str]:
 
 
 def config_for_test(
-    settings: Mapping[str, object], *, data: str, port: int, defaults: Mapping[str, str] = TEST_DEFAULTS
+    settings: Mapping[str, object],
+    *,
+    data: str,
+    port: int,
+    defaults: Mapping[str, str] = TEST_DEFAULTS,
+    protocol: str = PLAINTEXT,
 ) -> BrokerConfig:
     """The configuration of a broker on the loopback ``port`` that keeps its logs in ``data``.
 
@@ -55,7 +61,7 @@ def config_for_test(
     commas. Raises ``BrokerStartError`` for an unknown key, a key that is a parameter of ``Broker``, or an invalid
     value.
     """
-    properties = {**defaults, "listeners": f"PLAINTEXT://127.0.0.1:{port}", "log.dirs": data}
+    properties = {**defaults, "listeners": f"{protocol}://127.0.0.1:{port}", "log.dirs": data}
     for name, value in texts(settings).items():
         if name in _OWN:
             raise BrokerStartError(f"{name} is no setting of a broker in a test: use {_OWN[name]}")

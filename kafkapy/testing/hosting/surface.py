@@ -8,6 +8,7 @@ from kafkapy.testing.clock.moving import MovingClock
 from kafkapy.testing.faults import Faults
 from kafkapy.testing.hosting.helpers import Helpers
 from kafkapy.testing.hosting.hosted_broker import HostedBroker
+from kafkapy.testing.hosting.security import BrokerSecurity
 from kafkapy.testing.loop.lifecycle import Lifecycle
 from kafkapy.testing.loop.thread import LoopThread
 
@@ -25,8 +26,13 @@ class HostedSurface:
         topics: Iterable[str] | Mapping[str, int] = (),
         data: str | PathLike[str] | None = None,
         port: int = 0,
+        security: str | None = None,
+        users: Mapping[str, str] | None = None,
     ) -> None:
-        self._host = HostedBroker(settings, topics=topics, data=data, port=port)
+        self._host = HostedBroker(
+            settings, topics=topics, data=data, port=port,
+            security=None if security is None else BrokerSecurity(security, users),
+        )  # fmt: skip
         self._helpers = Helpers(self._host)
         self._thread: LoopThread | None = None
         self._lifecycle = Lifecycle()
@@ -47,6 +53,21 @@ class HostedSurface:
     def port(self) -> int:
         """The port alone."""
         return self._host.port
+
+    @property
+    def security(self) -> "BrokerSecurity | None":
+        """The authority, users and certificates of a broker with ``security``; None without."""
+        return self._host.security
+
+    def client_settings(self, client: str, user: str = "alice") -> dict[str, object]:
+        """The settings with which a client connects as ``user``, to pass on as they are.
+
+        ``client`` is "confluent-kafka", "kafka-python", "aiokafka", "java", "spark" or "librdkafka"; Spark's have the
+        prefix ``kafka.``. Raises ValueError for another client, an unknown user, or a broker without ``security``.
+        """
+        if self.security is None:
+            raise ValueError("the broker has no security: make it with Broker(security=…)")
+        return self.security.client_settings(client, self.bootstrap, user)
 
     @property
     def data(self) -> "Path":

@@ -1,0 +1,166 @@
+"""TLS and SASL of a broker in a test: an authority in memory, users, and the settings that each client needs."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafkapy.clock import SystemClock
+from kafkapy.testing.errors import BrokerStartError
+
+if TYPE_CHECKING:
+    from kafkapy.security.certificates import Authority, Certificate
+    from kafkapy.server.dispatch.context import Services
+
+
+class Kind(NamedTuple):
+    """The security protocol and the SASL mechanism of a listener, empty without SASL."""
+
+    protocol: str
+    mechanism: str = ""
+    asks_for_certificates: bool = False
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    "ssl": Kind("SSL"),
+    "mtls": Kind("SSL", asks_for_certificates=True),
+    "sasl_plaintext": Kind("SASL_PLAINTEXT", "PLAIN"),
+    "sasl_ssl": Kind("SASL_SSL", "PLAIN"),
+    "scram": Kind("SASL_SSL", "SCRAM-SHA-256"),
+    "scram_plaintext": Kind("SASL_PLAINTEXT", "SCRAM-SHA-512"),
+}
+"""The kinds of security that ``Broker(security=…)`` knows."""
+DEFAULT_USERS: Final = {"admin": "admin-secret", "alice": "alice-secret", "bob": "bob-secret"}
+CLIENTS: Final = ("aiokafka", "confluent-kafka", "java", "kafka-python", "librdkafka", "spark")
+_LOGIN_MODULES: Final = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+_ITERATIONS: Final = 4096
+_SALT: Final = b"kafkapy-testing"
+
+
+class BrokerSecurity:
+    """The security of one broker: made once, kept over restarts.
+
+    ``users`` are passwords by name. Raises ``BrokerStartError`` for an unknown kind.
+    """
+
+    def __init__(self, kind: str, users: Mapping[str, str] | None = None) -> None:
+        if kind not in KINDS:
+            raise BrokerStartError(f"security is {kind!r}: it must be one of {', '.join(KINDS)}")
+        self.kind: Final = KINDS[kind]
+        self.users: Final = dict(DEFAULT_USERS if users is None else users)
+        self._authority: Authority | None = None
+        self._certificate: Certificate | None = None
+        self._issued: dict[str, Certificate] = {}
+        if self.uses_tls:
+            from kafkapy.security import certificates
+
+            self._authority = certificates.Authority("kafkapy test authority", SystemClock().now_ms())
+            self._certificate = self._authority.issue("localhost", certificates.LOCAL_HOSTS)
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether clients need a trust store."""
+        return self.kind.protocol.endswith("SSL")
+
+    @property
+    def authority_pem(self) -> str:
+        """The certificate of the authority that clients have to trust, as PEM; empty without TLS."""
+        return "" if self._authority is None else self._authority.certificate
+
+    def certificate_of(self, user: str) -> "Certificate":
+        """The key and certificate of a user: its principal is ``User:CN=<user>``. Only with TLS."""
+        assert self._authority is not None, "only TLS has certificates"
+        if user not in self._issued:
+            self._issued[user] = self._authority.issue(user)
+        return self._issued[user]
+
+    def broker_settings(self) -> dict[str, str]:
+        """The keys of ``server.properties`` beside ``listeners``."""
+        settings: dict[str, str] = {}
+        if self._certificate is not None and self._authority is not None:
+            settings |= {
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.key": self._certificate.key,
+                "ssl.keystore.certificate.chain": self._certificate.certificate,
+                "ssl.truststore.type": "PEM",
+                "ssl.truststore.certificates": self._authority.certificate,
+                "ssl.client.auth": "required" if self.kind.asks_for_certificates else "none",
+            }
+        if self.kind.mechanism:
+            settings["sasl.enabled.mechanisms"] = self.kind.mechanism
+        if self.kind.mechanism == "PLAIN":
+            users = " ".join(f"user_{name}={_quoted(password)}" for name, password in self.users.items())
+            key = f"listener.name.{self.kind.protocol.lower()}.plain.sasl.jaas.config"
+            settings[key] = f"{_LOGIN_MODULES['PLAIN']} required {users};"
+        return settings
+
+    async def store_users(self, services: "Services") -> None:
+        """Store the SCRAM credentials of the users, which need a running broker."""
+        if not self.kind.mechanism.startswith("SCRAM"):
+            return
+        from kafkapy.security.scram import ScramCredential
+
+        for name, password in self.users.items():
+            credential = ScramCredential.of_password(self.kind.mechanism, password, _SALT, _ITERATIONS)
+            await services.config_admin.set_user_overrides(name, {self.kind.mechanism: str(credential)})
+            while self.kind.mechanism not in services.config_admin.cached_user_overrides(name):
+                await SystemClock().sleep(1)
+
+    def client_settings(self, client: str, bootstrap: str, user: str = "alice") -> dict[str, object]:
+        """The settings with which a client connects as ``user``; raises ValueError for an unknown client or user."""
+        if client not in CLIENTS:
+            raise ValueError(f"client is {client!r}: it must be one of {', '.join(CLIENTS)}")
+        if self.kind.mechanism and user not in self.users:
+            raise ValueError(f"user is {user!r}: the broker has {', '.join(self.users)}")
+        if client in ("confluent-kafka", "librdkafka"):
+            return self._librdkafka(bootstrap, user)
+        if client in ("java", "spark"):
+            prefix = "kafka." if client == "spark" else ""
+            return {prefix + name: value for name, value in self.java_properties(bootstrap, user).items()}
+        return self._python(bootstrap, user)
+
+    def _librdkafka(self, bootstrap: str, user: str) -> dict[str, object]:
+        settings: dict[str, object] = {"bootstrap.servers": bootstrap, "security.protocol": self.kind.protocol}
+        if self.uses_tls:
+            settings["ssl.ca.pem"] = self.authority_pem
+        if self.kind.asks_for_certificates:
+            settings["ssl.key.pem"], settings["ssl.certificate.pem"] = self.certificate_of(user)
+        if self.kind.mechanism:
+            settings |= {"sasl.mechanism": self.kind.mechanism}
+            settings |= {"sasl.username": user, "sasl.password": self.users[user]}
+        return settings
+
+    def java_properties(self, bootstrap: str, user: str) -> dict[str, str]:
+        """The properties of the Java client, from release 2.7 on, of Kafka's tools, and of ``--command-config``."""
+        settings = {"bootstrap.servers": bootstrap, "security.protocol": self.kind.protocol}
+        if self.uses_tls:
+            settings |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": self.authority_pem}
+        if self.kind.asks_for_certificates:
+            key, certificate = self.certificate_of(user)
+            settings |= {"ssl.keystore.type": "PEM", "ssl.keystore.key": key}
+            settings |= {"ssl.keystore.certificate.chain": certificate}
+        if self.kind.mechanism:
+            login = f"username={_quoted(user)} password={_quoted(self.users[user])}"
+            settings["sasl.mechanism"] = self.kind.mechanism
+            settings["sasl.jaas.config"] = f"{_LOGIN_MODULES[self.kind.mechanism]} required {login};"
+        return settings
+
+    def _python(self, bootstrap: str, user: str) -> dict[str, object]:
+        settings: dict[str, object] = {"bootstrap_servers": bootstrap, "security_protocol": self.kind.protocol}
+        if self.uses_tls:
+            from kafkapy.security.tls import client_context
+
+            now_ms = SystemClock().now_ms()
+            settings["ssl_context"] = client_context(self.java_properties(bootstrap, user), now_ms)
+        if self.kind.mechanism:
+            settings |= {"sasl_mechanism": self.kind.mechanism, "sasl_plain_username": user}
+            settings["sasl_plain_password"] = self.users[user]
+        return settings
+
+
+def _quoted(text: str) -> str:
+    """Return a value of JAAS in quotation marks."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
