@@ -36,7 +36,8 @@ log4j.logger.kafka.request.logger={request_level}
 
 def write_properties(path: Path, properties: Mapping[str, str]) -> Path:
     """Writes a `.properties` file; returns its path."""
-    path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+    escaped = {key: value.replace("\\", "\\\\").replace("\n", "\\n") for key, value in properties.items()}
+    path.write_text("".join(f"{key}={value}\n" for key, value in escaped.items()))
     return path
 
 

@@ -535,7 +535,7 @@ class BrokerServer:
         if not secured:
             return
         from kafkapy.security.errors import InvalidSecurityError
-        from kafkapy.server.lifecycle.listener_security import ListenerSecurity
+        from kafkapy.server.lifecycle.listener_security import ListenerSecurity, inter_broker_security
 
         try:
             security = ListenerSecurity(self.config, self.clock, node.config_admin)
@@ -544,6 +544,8 @@ class BrokerServer:
         except InvalidSecurityError as error:
             raise InvalidConfigError(str(error)) from None
         self.config.add_listener(security.reload)
+        if self._is_in_cluster and self._inter_broker_protocol != PLAINTEXT:
+            inter_broker_security(self.config, self._inter_broker_protocol, self.clock.now_ms())  # fails now, not later
 
     def _advertised(self) -> list[EndPoint]:
         """The end points to register: the configured ones, else the bound ones; a wildcard gets this machine's name.

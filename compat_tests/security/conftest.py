@@ -1,0 +1,12 @@
+from collections.abc import Iterator
+
+import pytest
+
+from compat_tests.security.secured import SecuredBroker, secured
+from harness.process import Broker
+
+
+@pytest.fixture(scope="package")
+def secured_broker(broker: Broker) -> Iterator[SecuredBroker]:
+    with secured(broker) as found:
+        yield found

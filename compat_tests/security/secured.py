@@ -1,0 +1,64 @@
+"""One broker with a listener for each kind of security, of kafkapy or of Apache Kafka."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from compat_tests.brokers.own_broker import own_broker
+from harness.process import HOST, Broker, ChildProcess, free_port
+from kafkapy.clients.cluster import ClusterClient
+from kafkapy.clients.users import MECHANISMS, set_password
+from kafkapy.testing.hosting.security import KINDS, BrokerSecurity
+
+
+class SecuredBroker:
+    """A running broker, the security of each kind, and the address of its listener."""
+
+    def __init__(self, process: ChildProcess) -> None:
+        self.process = process
+        self.security = {kind: BrokerSecurity(kind) for kind in KINDS}
+        self.addresses = {kind: f"{HOST}:{free_port()}" for kind in KINDS}
+
+    def settings(self) -> dict[str, str]:
+        """``server.properties``: each listener has the name of its kind, and keys of its own."""
+        plain = f"PLAINTEXT://{self.process.bootstrap}"
+        listeners = [plain, *(f"{_name(kind)}://{address}" for kind, address in self.addresses.items())]
+        protocols = [f"{_name(kind)}:{KINDS[kind].protocol}" for kind in KINDS]
+        settings = {
+            "listeners": ",".join(listeners),
+            "listener.security.protocol.map": ",".join(["PLAINTEXT:PLAINTEXT", *protocols]),
+            "inter.broker.listener.name": "PLAINTEXT",
+        }
+        for kind, security in self.security.items():
+            for key, value in security.broker_settings().items():
+                bare = key.partition(".plain.")[2] and f"plain.{key.partition('.plain.')[2]}"
+                settings[f"listener.name.{_name(kind).lower()}.{bare or key}"] = value
+        return settings
+
+    def store_users(self) -> None:
+        """Store the SCRAM credentials through the listener without security, by the API of KIP-554."""
+        kinds = [kind for kind in KINDS if KINDS[kind].mechanism in MECHANISMS]
+        with ClusterClient(self.process.bootstrap) as client:
+            for name, password in self.security[kinds[0]].users.items():
+                set_password(client, name, password, [KINDS[kind].mechanism for kind in kinds])
+
+    def client_settings(self, kind: str, client: str, user: str = "alice") -> dict[str, object]:
+        """See ``BrokerSecurity.client_settings``."""
+        return self.security[kind].client_settings(client, self.addresses[kind], user)
+
+
+def _name(kind: str) -> str:
+    return kind.upper().replace("_", "")
+
+
+@contextmanager
+def secured(broker: Broker) -> Iterator[SecuredBroker]:
+    """A secured broker of the kind of ``broker``."""
+    process = own_broker(broker, {})
+    found = SecuredBroker(process)
+    process.overrides.update(found.settings())
+    try:
+        process.start()
+        found.store_users()
+        yield found
+    finally:
+        process.close()

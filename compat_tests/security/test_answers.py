@@ -1,0 +1,152 @@
+"""What a SASL listener answers, frame by frame: the same on kafkapy and on Apache Kafka 2.7.2."""
+
+import struct
+from typing import Any
+
+import pytest
+
+from compat_tests.security.secured import SecuredBroker
+from harness.wire import Wire
+from kafkapy.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
+from kafkapy.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from kafkapy.protocol.messages.metadata import MetadataRequest
+from kafkapy.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from kafkapy.protocol.messages.sasl_handshake import SaslHandshakeRequest
+
+pytestmark = pytest.mark.together
+PLAIN = b"\0alice\0alice-secret"
+INVALID = "Authentication failed: Invalid username or password"
+MALFORMED = "Authentication failed during authentication due to invalid credentials with SASL mechanism"
+CLOSED = None
+
+
+def _talk(secured_broker: SecuredBroker, kind: str, requests: list[tuple[Any, int]]) -> list[Any]:
+    """The answers to requests one after the other; ``CLOSED`` if the connection ends in place of one."""
+    found: list[Any] = []
+    with Wire(secured_broker.addresses[kind]) as wire:
+        for request, version in requests:
+            try:
+                answer = wire.ask(request, version)
+            except (ConnectionError, struct.error, EOFError, AssertionError):
+                found.append(CLOSED)
+                break
+            found.append(_facts(answer))
+    return found
+
+
+def _facts(answer: Any) -> Any:
+    name = type(answer).__name__
+    if name == "SaslHandshakeResponse":
+        return answer.error_code, list(answer.mechanisms)
+    if name == "SaslAuthenticateResponse":
+        return answer.error_code, answer.error_message, bytes(answer.auth_bytes), answer.session_lifetime_ms
+    return name
+
+
+SHAKE = (SaslHandshakeRequest("PLAIN"), 1)
+SHAKEN = (0, ["PLAIN"])
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("token", "code", "text"),
+    [
+        (PLAIN, 0, ""),
+        (b"alice" + PLAIN, 0, ""),
+        (b"\0alice\0wrong", 58, INVALID),
+        (b"\0nobody\0alice-secret", 58, INVALID),
+        (b"\0\0x", 58, "Authentication failed: username not specified"),
+        (b"\0alice\0", 58, "Authentication failed: password not specified"),
+        (
+            b"bob" + PLAIN,
+            58,
+            "Authentication failed: Client requested an authorization id that is different from username",
+        ),
+        (
+            b"alice",
+            58,
+            "Authentication failed during authentication due to invalid credentials with SASL mechanism PLAIN",
+        ),
+    ],
+)
+def test_a_token_of_plain(secured_broker: SecuredBroker, token: bytes, code: int, text: str, version: int) -> None:
+    found = _talk(
+        secured_broker, "sasl_plaintext", [SHAKE, (SaslAuthenticateRequest(token), version), (MetadataRequest([]), 8)]
+    )
+    assert found == [SHAKEN, (code, text, b"", 0), CLOSED if code else "MetadataResponse"]
+
+
+@pytest.mark.parametrize(
+    "token", [b"n,,n=nobody,r=abc", b"n,,n=alice", b"y,,n=alice,r=abc", b"", b"n,a=bob,n=alice,r=abc"]
+)
+def test_a_first_message_of_scram_that_is_refused(secured_broker: SecuredBroker, token: bytes) -> None:
+    handshake = (SaslHandshakeRequest("SCRAM-SHA-512"), 1)
+    found = _talk(secured_broker, "scram_plaintext", [handshake, (SaslAuthenticateRequest(token), 1)])
+    text = f"{MALFORMED} SCRAM-SHA-512"
+    if b"a=bob" in token:
+        text = "Authentication failed: Client requested an authorization id that is different from username"
+    assert found == [(0, ["SCRAM-SHA-512"]), (58, text, b"", 0)]
+
+
+def test_another_mechanism(secured_broker: SecuredBroker) -> None:
+    found = _talk(secured_broker, "sasl_plaintext", [(SaslHandshakeRequest("GSSAPI"), 1), SHAKE])
+    assert found == [(33, ["PLAIN"]), CLOSED]
+
+
+@pytest.mark.parametrize(
+    ("requests", "answers"),
+    [
+        ([(MetadataRequest([]), 8)], [CLOSED]),
+        ([(SaslAuthenticateRequest(PLAIN), 1)], [CLOSED]),
+        ([(ApiVersionsRequest(), 0), SHAKE], ["ApiVersionsResponse", SHAKEN]),
+        ([SHAKE, SHAKE], [SHAKEN, CLOSED]),
+        ([SHAKE, (MetadataRequest([]), 8)], [SHAKEN, CLOSED]),
+        ([SHAKE, (ApiVersionsRequest(), 0)], [SHAKEN, CLOSED]),
+    ],
+    ids=["metadata", "token", "versions", "twice", "metadata-between", "versions-between"],
+)
+def test_the_order_of_requests(
+    secured_broker: SecuredBroker, requests: list[tuple[Any, int]], answers: list[Any]
+) -> None:
+    assert _talk(secured_broker, "sasl_plaintext", requests) == answers
+
+
+def test_a_second_token_after_the_authentication(secured_broker: SecuredBroker) -> None:
+    token = (SaslAuthenticateRequest(PLAIN), 1)
+    found = _talk(secured_broker, "sasl_plaintext", [SHAKE, token, token])
+    assert found[:2] == [SHAKEN, (0, "", b"", 0)]
+    assert found[2][0] == 34
+
+
+def test_credentials_are_described_and_removed(secured_broker: SecuredBroker) -> None:
+    changes = [
+        AlterUserScramCredentialsRequest(
+            [ScramCredentialDeletion("gone", 1)], [ScramCredentialUpsertion("käthe +/%", 1, 4096, b"salt", b"salted")]
+        ),
+        AlterUserScramCredentialsRequest([ScramCredentialDeletion("käthe +/%", 1)], []),
+    ]
+    with Wire(secured_broker.process.bootstrap) as wire:
+        found = [
+            [(each.user, each.error_code, each.error_message) for each in wire.ask(changes[0], 0).results],
+            _described(wire, "käthe +/%"),
+            [(each.user, each.error_code, each.error_message) for each in wire.ask(changes[1], 0).results],
+        ]
+    assert found == [
+        [("gone", 91, "Attempt to delete a user credential that does not exist"), ("käthe +/%", 0, "")],
+        (0, "", [(0, "", [(1, 4096)])]),
+        [("käthe +/%", 0, "")],
+    ]
+
+
+def _described(wire: Wire, user: str) -> Any:
+    answer = wire.ask(DescribeUserScramCredentialsRequest([UserName(user)]), 0)
+    results = [
+        (each.error_code, each.error_message, [(one.mechanism, one.iterations) for one in each.credential_infos])
+        for each in answer.results
+    ]
+    return answer.error_code, answer.error_message, results
