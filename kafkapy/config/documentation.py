@@ -59,7 +59,7 @@ _BROKER: Final[dict[str, str]] = {
     "advertised.host.name": "Host name that clients are told to connect to where advertised.listeners is not set. It is deprecated: use advertised.listeners.",
     "advertised.port": "Port that clients are told to connect to where advertised.listeners is not set. It is deprecated: use advertised.listeners.",
     "advertised.listeners": "Addresses that clients and other brokers are told to connect to, as NAME://host:port. Without it they are told the addresses of listeners.",
-    "listener.security.protocol.map": "Security protocol of each listener name, as NAME:PROTOCOL separated by commas. kafkapy serves PLAINTEXT.",
+    "listener.security.protocol.map": "Security protocol of each listener name, as NAME:PROTOCOL separated by commas.",
     "control.plane.listener.name": "Listener that takes the controller's requests alone, so that they do not wait behind those of clients. Without a value they share the listener of the brokers.",
     "socket.send.buffer.bytes": "Size of a socket's send buffer in the operating system, in bytes; -1 leaves the system's default.",
     "socket.receive.buffer.bytes": "Size of a socket's receive buffer in the operating system, in bytes; -1 leaves the system's default.",
@@ -293,13 +293,19 @@ UNUSED: Final = frozenset({
     "socket.connection.setup.timeout.max.ms", "num.network.threads", "num.io.threads",
     "background.threads",
     "queued.max.requests", "authorizer.class.name", "control.plane.listener.name", "socket.send.buffer.bytes",
-    "socket.receive.buffer.bytes", "max.connection.creation.rate", "connection.failed.authentication.delay.ms",
+    "socket.receive.buffer.bytes", "max.connection.creation.rate",
     "create.topic.policy.class.name", "alter.config.policy.class.name", "controller.socket.timeout.ms",
     "metric.reporters",
-    "client.quota.callback.class", "connections.max.reauth.ms", "security.providers", "principal.builder.class",
+    "client.quota.callback.class", "security.providers", "principal.builder.class",
 } - {
     "zookeeper.connect", "zookeeper.session.timeout.ms", "zookeeper.connection.timeout.ms",
     "zookeeper.max.in.flight.requests", "zookeeper.set.acl",
+    "ssl.enabled.protocols", "ssl.cipher.suites", "ssl.client.auth", "ssl.principal.mapping.rules",
+    "ssl.endpoint.identification.algorithm", "ssl.key.password",
+    "ssl.keystore.type", "ssl.keystore.location", "ssl.keystore.password", "ssl.keystore.key",
+    "ssl.keystore.certificate.chain", "ssl.truststore.type", "ssl.truststore.location",
+    "ssl.truststore.password", "ssl.truststore.certificates",
+    "sasl.enabled.mechanisms", "sasl.jaas.config", "sasl.mechanism.inter.broker.protocol",
 })  # fmt: skip
 """Keys that kafkapy reads and checks without any effect: the part of Kafka that they configure is not built."""
 
