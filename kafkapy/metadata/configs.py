@@ -1,32 +1,23 @@
 """ConfigAdmin: dynamic configuration in the tree; a note under ``/config/changes`` announces each change to brokers.
 
-Every broker reads each new note, reads the configuration that the note names, and applies it. At its start a broker
-reads all configurations once; applying a configuration twice must do no harm.
+Every broker reads the configuration that a new note names, and applies it (``change_notes.py``).
 """
 
-import asyncio
 import logging
-from bisect import bisect_right
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import unquote
 
-from kafkapy.clock import Clock, TimerHandle
+from kafkapy.clock import Clock
 from kafkapy.config.broker_config import BrokerConfig
-from kafkapy.config.errors import InvalidConfigError
+from kafkapy.metadata.change_notes import ChangeNotes
 from kafkapy.metadata.store import (
     CLIENT_WAIT_MS,
     Create,
-    Delete,
     MetadataStore,
-    Node,
     NoNodeError,
     Operation,
-    SessionEndedError,
     SetData,
-    StoreError,
-    StoreRefusedError,
-    WatchEvent,
     ensure_path,
     in_time,
 )
@@ -38,13 +29,7 @@ from kafkapy.metadata.znodes import (
     ForeignDataError,
     decoded,
 )
-from kafkapy.turns import pieces
 
-NOTE_LIFETIME_MS: Final = 15 * 60 * 1000
-RETRY_MS: Final = 5_000
-"""The pause before changes are read again after a failure."""
-NOTES_AT_ONCE: Final = 100
-"""Notes that are read together when old ones are deleted."""
 _NO_OVERRIDES: Final[Mapping[str, str]] = {}
 
 T = TypeVar("T")
@@ -77,11 +62,8 @@ class ConfigAdmin:
         self._topics: dict[str, dict[str, str]] = {}
         self._users: dict[ConfigEntity, dict[str, str]] = {}
         self._listeners: list[ConfigListener] = []
-        self._last_note = -1
-        self._task: asyncio.Task[None] | None = None
-        self._again = False
-        self._retry: TimerHandle | None = None
-        self._last_problem = ""
+        place = ConfigChangesZNode.PATH, ConfigChangesZNode.CHILD
+        self._notes = ChangeNotes(clock, store, place, self._apply_note, "Configuration changes")
 
     def add_listener(self, listener: ConfigListener) -> None:
         """Call ``listener`` after each change from now on; it must not raise."""
@@ -147,7 +129,10 @@ class ConfigAdmin:
         for broker_id in (None, self._config.broker_id):
             await self._apply(ConfigEntity.broker(broker_id))
         for name in await self._user_nodes():
-            await self._apply(ConfigEntity("users", name))
+            try:
+                await self._apply(ConfigEntity("users", name))
+            except ForeignDataError as error:
+                logger.error("The credentials of user %s can't be read: %s", name, error)
         await self.load_topics(topics)
         for topic in self.unread_topics(topics):
             await self._read(ConfigEntity.topic(topic))
@@ -155,16 +140,11 @@ class ConfigAdmin:
 
     async def start(self) -> None:
         """Apply the changes that notes announce from now on, beginning with the existing notes."""
-        await self._process_notes()
+        await self._notes.start()
 
     async def stop(self) -> None:
         """Apply no more changes."""
-        if self._retry is not None:
-            self._retry.cancel()
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
+        await self._notes.stop()
 
     async def set_topic_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
         """Replace the overrides of ``topic`` and write a note for every broker. The caller has validated them."""
@@ -202,75 +182,10 @@ class ConfigAdmin:
 
     def session_renewed(self) -> None:
         """Apply the changes since the last one that was seen, and watch for more."""
-        self._read_notes()
+        self._notes.read()
 
-    def _noticed(self, _event: WatchEvent) -> None:
-        self._read_notes()
-
-    def _read_notes(self) -> None:
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._work(), name="config-changes")
-            self._task.add_done_callback(self._ended)
-        else:
-            self._again = True
-
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        """Look again later after a failure, such as a read that the store refuses: the watch was removed."""
-        if task.cancelled() or self._task is not task or (error := task.exception()) is None:
-            return
-        if str(error) != self._last_problem:  # one that stays has one line in the log
-            logger.error("Configuration changes could not be read, trying again", exc_info=error)
-        self._last_problem = str(error)
-        if self._retry is not None:
-            self._retry.cancel()
-        self._retry = self._clock.call_later(RETRY_MS, self._read_notes)
-
-    async def _work(self) -> None:
-        try:
-            await self._process_notes()
-            while self._again:
-                self._again = False
-                await self._process_notes()
-        except SessionEndedError:
-            logger.debug("Configuration changes are not watched: the session has ended")
-
-    async def _process_notes(self) -> None:
-        children = await self._store.children(ConfigChangesZNode.PATH, self._noticed)
-        names = sorted(name for name in children if name.removeprefix(ConfigChangesZNode.CHILD).isdecimal())
-        fresh = names[bisect_right(names, self._last_note, key=_number) :]
-        refused: StoreRefusedError | None = None
-        for name, node in zip(fresh, await self._notes(fresh), strict=True):
-            if node is None:
-                continue
-            is_done = True
-            try:
-                await self._apply(ConfigChangesZNode.decode(node.data))
-            except (ValueError, InvalidConfigError):
-                logger.exception("The configuration change %s can't be applied", name)
-            except StoreError as error:
-                is_done = False
-                if not isinstance(error, StoreRefusedError):
-                    raise
-                refused = refused or error
-            finally:
-                if is_done and refused is None:
-                    self._last_note = _number(name)
-        if refused is not None:
-            raise refused
-        await self._delete_old_notes(names)
-
-    async def _delete_old_notes(self, names: Sequence[str]) -> None:
-        """Delete the notes of ``names`` that are old enough, oldest first; few notes are read to find them."""
-        too_old_ms = self._clock.now_ms() - NOTE_LIFETIME_MS
-        for some in pieces(names, NOTES_AT_ONCE):
-            nodes = await self._notes(some)
-            old = [name for name, node in zip(some, nodes, strict=True) if node and node.stat.created_ms < too_old_ms]
-            await self._store.transactions([[Delete(f"{ConfigChangesZNode.PATH}/{name}")] for name in old])
-            if len(old) < len(some):
-                return
-
-    async def _notes(self, names: Sequence[str]) -> list[Node | None]:
-        return await self._store.get_many([f"{ConfigChangesZNode.PATH}/{name}" for name in names])
+    async def _apply_note(self, data: bytes | None) -> None:
+        await self._apply(ConfigChangesZNode.decode(data))
 
     async def _apply(self, entity: ConfigEntity) -> None:
         overrides = await self._read(entity)
@@ -290,7 +205,3 @@ class ConfigAdmin:
     def _tell_broker(self, broker_id: int | None, overrides: Mapping[str, str]) -> None:
         for listener in self._listeners:
             listener.broker_config_changed(broker_id, overrides)
-
-
-def _number(name: str) -> int:
-    return int(name.removeprefix(ConfigChangesZNode.CHILD))

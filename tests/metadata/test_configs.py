@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from kafkapy.config.broker_config import BrokerConfig
-from kafkapy.metadata.configs import NOTE_LIFETIME_MS, NOTES_AT_ONCE, RETRY_MS, ConfigAdmin
+from kafkapy.metadata.change_notes import NOTE_LIFETIME_MS, NOTES_AT_ONCE, RETRY_MS
+from kafkapy.metadata.configs import ConfigAdmin
 from kafkapy.metadata.embedded import EmbeddedSession, EmbeddedStore
 from kafkapy.metadata.registration import ensure_persistent_paths
 from kafkapy.metadata.store import Node, StoreRefusedError, ensure_path
@@ -167,7 +168,7 @@ def test_an_invalid_change_notification_is_ignored(caplog: pytest.LogCaptureFixt
 def test_the_end_of_the_session_ends_the_watching() -> None:
     async def main() -> None:
         _, one, two = await _two()
-        two.admin._noticed(None)  # type: ignore[arg-type]  # the event itself says nothing that is used
+        two.admin.session_renewed()
         await two.session.close()
         await _rounds()
         await two.admin.stop()
