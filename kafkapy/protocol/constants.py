@@ -27,6 +27,10 @@ class ResourceType(IntEnum):
 class AclOperation(IntEnum):
     """The operations of a client on a resource, by the codes of Apache Kafka's ``AclOperation``."""
 
+    ANY = 1
+    """In a filter: every operation."""
+    ALL = 2
+    """In an entry: every operation that the resource has."""
     READ = 3
     WRITE = 4
     CREATE = 5
@@ -42,8 +46,32 @@ class AclOperation(IntEnum):
 class AclResourceType(IntEnum):
     """The kinds of resources that clients have operations on, by the codes of Apache Kafka's ``ResourceType``."""
 
+    ANY = 1
+    """In a filter: every kind."""
     TOPIC = 2
     GROUP = 3
     CLUSTER = 4
     TRANSACTIONAL_ID = 5
     DELEGATION_TOKEN = 6
+
+
+class AclPatternType(IntEnum):
+    """How the name in an entry selects resources, by the codes of Apache Kafka's ``PatternType``."""
+
+    ANY = 1
+    """In a filter: both of the last two."""
+    MATCH = 2
+    """In a filter: every pattern that selects the resource of the filter's name."""
+    LITERAL = 3
+    """The resource of this name, or each one if the name is ``*``."""
+    PREFIXED = 4
+    """The resources whose names begin so."""
+
+
+class AclPermissionType(IntEnum):
+    """Whether an entry allows or denies, by the codes of Apache Kafka's ``AclPermissionType``."""
+
+    ANY = 1
+    """In a filter: both."""
+    DENY = 2
+    ALLOW = 3

@@ -1,1 +1,1 @@
-"""TLS and SASL: certificates, principals, mechanisms. Imported when a listener or a client connection needs it."""
+"""Who a client is, and what it may do: TLS, SASL, access control. Imported when the configuration asks for it."""

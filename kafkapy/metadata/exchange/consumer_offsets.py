@@ -16,7 +16,7 @@ from kafkapy.types import TopicPartition
 
 LONGEST_GROUP_ID: Final = 1_000
 """Characters of a group that may commit. Four paths have the name in them, in memory and on disk, for ever."""
-_FORBIDDEN: Final = re.compile("[\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]|//|/\\.{1,2}(/|$)|/$")
+FORBIDDEN_IN_PATH: Final = re.compile("[\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]|//|/\\.{1,2}(/|$)|/$")
 """Characters that ZooKeeper does not allow in a path; Java encodes characters above U+FFFF as surrogates."""
 
 
@@ -27,7 +27,7 @@ class ConsumerOffsetZNode:
     def path(group_id: str, partition: TopicPartition) -> str:
         """The path of the offset; raises ValueError for a group whose name can't be a part of a path."""
         path = f"/consumers/{group_id}/offsets/{partition.topic}/{partition.partition}"
-        if _FORBIDDEN.search(path):
+        if FORBIDDEN_IN_PATH.search(path):
             raise ValueError(f"no path can have the group {group_id!r} in it")
         return path
 
