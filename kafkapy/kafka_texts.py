@@ -112,6 +112,11 @@ def _scala_set(names: Iterable[str]) -> str:
 
 NO_AUTHORIZER: Final = "No Authorizer is configured on the broker."
 NO_AUTHORIZER_TO_DESCRIBE: Final = "No Authorizer is configured on the broker"
+REQUEST_NOT_AUTHORIZED: Final = "Request is not authorized."
+CREATION_NOT_AUTHORIZED: Final = "Authorization failed."
+PARTITIONS_NOT_AUTHORIZED: Final = "The topic authorization is failed."
+EMPTY_RESOURCE_NAME: Final = "Invalid empty resource name"
+ACL_NOT_CREATED: Final = "Failed to create ACL"
 UNEXPECTED_SASL_AUTHENTICATE: Final = "SaslAuthenticate request received after successful authentication"
 EMPTY_USER_NAME: Final = "Username must not be empty"
 UNKNOWN_SCRAM_MECHANISM: Final = "Unknown SCRAM mechanism"
@@ -119,6 +124,11 @@ TOO_FEW_ITERATIONS: Final = "Too few iterations"
 TOO_MANY_ITERATIONS: Final = "Too many iterations"
 SCRAM_CHANGE_REPEATED: Final = "A user credential cannot be altered twice in the same request"
 NO_SCRAM_CREDENTIAL_TO_DELETE: Final = "Attempt to delete a user credential that does not exist"
+
+
+def only_cluster_name(name: str) -> str:
+    """An ACL of the cluster has another name than the cluster's."""
+    return f"The only valid name for the CLUSTER resource is {name}"
 
 
 def no_scram_credential(user: str) -> str:

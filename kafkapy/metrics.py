@@ -70,7 +70,7 @@ class Metrics:
     __slots__ = (
         "requests", "connections_accepted", "connections_refused", "connections_failed", "idle_closed",
         "topics_refused_by_replica_limit", "automatic_topics_delayed", "coordinators", "producers_evicted",
-        "peer_lines", "sasl_lines",
+        "peer_lines", "sasl_lines", "audit_lines",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -89,6 +89,8 @@ class Metrics:
         self.coordinators = Counters()
         self.peer_lines = PeerLines()
         self.sasl_lines = SaslLines()
+        self.audit_lines = PeerLines()
+        """The lines of the audit log, about operations that were denied."""
         self.producers_evicted = 0
         """Producer ids that a partition forgot because it knew ``kafkapy.producer.ids.max`` of them."""
 

@@ -189,6 +189,11 @@ KAFKAPY_DEFAULTS: Final[dict[str, Value]] = {
 }
 """kafkapy's own defaults on the embedded store; with ``zookeeper.connect`` set, those of Apache Kafka are used."""
 
+SUPER_USERS: Final = "super.users"
+ALLOW_IF_NO_ACL: Final = "allow.everyone.if.no.acl.found"
+AUTHORIZER_KEYS: Final = frozenset({SUPER_USERS, ALLOW_IF_NO_ACL})
+"""Keys that no table has, as in Apache Kafka: only the authorizer reads them, from ``BrokerConfig.originals``."""
+
 NO_LAYERS: Final = layers({}, {})
 Listener = Callable[[frozenset[str]], None]
 
@@ -225,7 +230,9 @@ class BrokerConfig:
     def __init__(self, originals: Mapping[str, str], dynamic: DynamicLayers = NO_LAYERS) -> None:
         self.originals: Final = dict(originals)
         """Everything that was configured when the broker started, unknown keys too, as text."""
-        self.unknown: Final = tuple(name for name in originals if broker_key(name) is None)
+        self.unknown: Final = tuple(
+            name for name in originals if broker_key(name) is None and name not in AUTHORIZER_KEYS
+        )
         """Names of unknown keys, for a warning (or, on the command line, for a refusal)."""
         self._static = {name: KNOWN_KEYS[name].parse(text) for name, text in originals.items() if name in KNOWN_KEYS}
         self.dynamic = dynamic
@@ -423,13 +430,14 @@ class BrokerConfig:
 
 REFUSED_KEYS: Final = {
     "zookeeper.ssl.client.enable": "kafkapy has no TLS yet",
-    "authorizer.class.name": "kafkapy has no access control yet",
     "client.quota.callback.class": "kafkapy has no quotas yet",
     "create.topic.policy.class.name": "kafkapy can't load Java classes",
     "alter.config.policy.class.name": "kafkapy can't load Java classes",
 }
 """Key → the reason why kafkapy does not start while it is set."""
 
+ACL_AUTHORIZERS: Final = ("kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer")
+"""The values of ``authorizer.class.name`` that kafkapy has: the same rules by a present and an older name."""
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 OLDEST_CLUSTER_PROTOCOL: Final = "2.6-IV0"
 """The first inter-broker protocol with all versions that this broker sends to others; StopReplica 3 came last."""
@@ -448,6 +456,11 @@ def check_built(config: BrokerConfig) -> None:
     if selector and selector != RACK_AWARE_SELECTOR:
         raise InvalidConfigError(
             f"replica.selector.class is {selector}: kafkapy can't load Java classes, it has only {RACK_AWARE_SELECTOR}"
+        )
+    authorizer = config["authorizer.class.name"]
+    if authorizer and authorizer not in ACL_AUTHORIZERS:
+        raise InvalidConfigError(
+            f"authorizer.class.name is {authorizer}: kafkapy can't load Java classes, it has only {ACL_AUTHORIZERS[0]}"
         )
     protocol = config.text("inter.broker.protocol.version")
     if not config.embedded_store and not is_at_least(protocol, OLDEST_CLUSTER_PROTOCOL):

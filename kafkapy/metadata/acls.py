@@ -12,7 +12,7 @@ The entries must fit into one node of the store. A ZooKeeper takes about 1 MB, w
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Final, TypeVar
 
@@ -52,6 +52,8 @@ NODES_AT_ONCE: Final = 100
 """Nodes that are read together."""
 
 Entries = tuple[AclEntry, ...]
+Update = Callable[[Entries], Awaitable[Sequence[AclEntry]]]
+"""Returns the entries that a pattern shall have, given the present ones."""
 _Enumeration = TypeVar("_Enumeration", bound=IntEnum)
 
 
@@ -224,7 +226,7 @@ class AclStore:
         for notes in self._notes:
             notes.read()
 
-    async def change(self, pattern: ResourcePattern, update: Callable[[Entries], Sequence[AclEntry]]) -> None:
+    async def change(self, pattern: ResourcePattern, update: Update) -> None:
         """Replace a pattern's entries by the result of ``update`` for those in the store; they hold when this returns.
 
         ``update`` may be called several times. Raises RequestTimedOutError if the store does not answer,
@@ -232,13 +234,13 @@ class AclStore:
         """
         await in_time(self._store, self._clock, CLIENT_WAIT_MS, self._change(pattern, update))
 
-    async def _change(self, pattern: ResourcePattern, update: Callable[[Entries], Sequence[AclEntry]]) -> None:
+    async def _change(self, pattern: ResourcePattern, update: Update) -> None:
         path = AclZNode.path(pattern)
         async with self._one_at_a_time:
             for _ in range(MOST_TRIES):
                 (node,) = await self._store.get_many([path])
                 before = _entries_of(path, node)
-                after = tuple(dict.fromkeys(update(before)))
+                after = tuple(dict.fromkeys(await update(before)))
                 if await self._write(pattern, node, before, after):
                     self.authorizer.replace(pattern, after)
                     return

@@ -4,12 +4,19 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from kafkapy.config.broker_config import ALLOW_IF_NO_ACL, SUPER_USERS, BrokerConfig
+from kafkapy.config.errors import InvalidConfigError
 from kafkapy.protocol.constants import AclOperation, AclPatternType, AclResourceType
-from kafkapy.security.acls import CLUSTER_NAME, AclEntry, AclIndex, ResourcePattern, check_principal, kafka_name
+from kafkapy.security.acls import (
+    CLUSTER_NAME,
+    AclEntry,
+    AclIndex,
+    InvalidPrincipalError,
+    ResourcePattern,
+    check_principal,
+    kafka_name,
+)
 from kafkapy.text import printable, shortened
-
-ACL_AUTHORIZERS: Final = ("kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer")
-"""The values of ``authorizer.class.name`` that kafkapy knows: the same rules by a present and an older name."""
 
 MOST_DECISIONS: Final = 10_000
 """Decisions that are kept; all are dropped when there are more."""
@@ -18,7 +25,8 @@ LONGEST_KEPT_NAME: Final = 300
 LONGEST_LOGGED: Final = 300
 """Characters of a name in the audit log."""
 
-audit_logger: Final = logging.getLogger("kafka.authorizer.logger")
+logger: Final = logging.getLogger("kafka.authorizer.logger")
+"""The audit log, by its name in Apache Kafka."""
 
 _OPERATIONS_OF: Final[dict[int, tuple[AclOperation, ...]]] = {
     AclResourceType.TOPIC: (
@@ -51,6 +59,18 @@ def super_users_of(text: str) -> frozenset[str]:
     for user in users:
         check_principal(user)
     return users
+
+
+def authorizer_of(config: BrokerConfig) -> "AclAuthorizer":
+    """Return the authorizer of a broker, without entries; raises InvalidConfigError for a value it can't have."""
+    try:
+        super_users = super_users_of(config.originals.get(SUPER_USERS, ""))
+    except InvalidPrincipalError as error:
+        raise InvalidConfigError(f"{SUPER_USERS}: {error}") from error
+    text = config.originals.get(ALLOW_IF_NO_ACL, "false")
+    if text.lower() not in ("true", "false"):
+        raise InvalidConfigError(f"{ALLOW_IF_NO_ACL} is {text}: it must be true or false")
+    return AclAuthorizer(super_users, allows_without_entries=text.lower() == "true")
 
 
 class AclAuthorizer:
@@ -134,10 +154,14 @@ class Rights:
         known = _OPERATIONS_OF[resource_type]
         return sum(1 << each for each in known if self.may(each, resource_type, name, logs=False))
 
+    def operations_on_cluster(self) -> int:
+        """Return the allowed operations on the cluster as bits."""
+        return self.operations(AclResourceType.CLUSTER, CLUSTER_NAME)
+
     def _log_denial(self, operation: AclOperation, resource_type: AclResourceType, name: str) -> None:
-        if not audit_logger.isEnabledFor(logging.INFO) or not self._may_log():
+        if not logger.isEnabledFor(logging.INFO) or not self._may_log():
             return
-        audit_logger.info(
+        logger.info(
             "Principal = %s is Denied Operation = %s from host = %s on resource = %s:%s:%s for request = %s",
             _shown(self._principal),
             kafka_name(operation),

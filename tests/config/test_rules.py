@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkapy.config.broker_config import BrokerConfig, check_built
+from kafkapy.config.broker_config import ACL_AUTHORIZERS, BrokerConfig, check_built
 from kafkapy.config.errors import InvalidConfigError
 
 
@@ -75,12 +75,23 @@ def test_consistent_values_are_accepted(properties: dict[str, str]) -> None:
     assert {name: config.originals[name] for name in properties} == properties
 
 
+@pytest.mark.parametrize("name", ACL_AUTHORIZERS)
+def test_the_authorizer_of_apache_kafka_is_accepted(name: str) -> None:
+    settings = {"authorizer.class.name": name, "super.users": "User:a", "allow.everyone.if.no.acl.found": "true"}
+    config = BrokerConfig.from_properties(settings)
+    check_built(config)
+    assert config.unknown == ()
+
+
 @pytest.mark.parametrize(
     ("properties", "message"),
     [
         ({"zookeeper.set.acl": "true"}, "set kafkapy.zookeeper.digest to user:password"),
         ({"zookeeper.ssl.client.enable": "true"}, "zookeeper.ssl.client.enable is set: kafkapy has no TLS yet"),
-        ({"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}, "no access control yet"),
+        (
+            {"authorizer.class.name": "a.B"},
+            "authorizer.class.name is a.B: kafkapy can't load",
+        ),
         ({"create.topic.policy.class.name": "a.B"}, "can't load Java classes"),
         (
             {"replica.selector.class": "a.B"},

@@ -34,10 +34,16 @@ class Side:
         return self.authorizer.allows("User:alice", "::1", AclOperation.READ, TOPIC, name)
 
     async def add(self, pattern: ResourcePattern, *entries: AclEntry) -> None:
-        await self.acls.change(pattern, lambda before: (*before, *entries))
+        async def added(before: tuple[AclEntry, ...]) -> tuple[AclEntry, ...]:
+            return (*before, *entries)
+
+        await self.acls.change(pattern, added)
 
     async def remove(self, pattern: ResourcePattern, *entries: AclEntry) -> None:
-        await self.acls.change(pattern, lambda before: [each for each in before if each not in entries])
+        async def kept(before: tuple[AclEntry, ...]) -> list[AclEntry]:
+            return [each for each in before if each not in entries]
+
+        await self.acls.change(pattern, kept)
 
 
 async def _rounds() -> None:

@@ -2,6 +2,8 @@ import logging
 
 import pytest
 
+from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.config.errors import InvalidConfigError
 from kafkapy.protocol.constants import AclOperation, AclPatternType, AclPermissionType, AclResourceType
 from kafkapy.security.acls import AclEntry, InvalidPrincipalError, ResourcePattern
 from kafkapy.security.authorizer import (
@@ -10,6 +12,7 @@ from kafkapy.security.authorizer import (
     MOST_DECISIONS,
     AclAuthorizer,
     Rights,
+    authorizer_of,
     super_users_of,
 )
 
@@ -33,6 +36,26 @@ def test_super_users() -> None:
     assert not authorizer.allows("User:b", "::1", READ, TOPIC, "t")
     assert _rights(authorizer).is_super_user
     assert not _rights(authorizer, "User:b").is_super_user
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"super.users": "alice"}, "super.users: 'alice' is no principal"),
+        ({"allow.everyone.if.no.acl.found": "yes"}, "must be true or false"),
+    ],
+)
+def test_settings_that_no_authorizer_can_have(settings: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidConfigError, match=message):
+        authorizer_of(BrokerConfig.from_properties(settings))
+
+
+def test_settings_of_an_authorizer() -> None:
+    authorizer = authorizer_of(
+        BrokerConfig.from_properties({"super.users": "User:a;User:b", "allow.everyone.if.no.acl.found": "True"})
+    )
+    assert authorizer.super_users == {"User:a", "User:b"}
+    assert authorizer.allows("User:c", "::1", READ, TOPIC, "t")
 
 
 def test_resources_without_entries() -> None:

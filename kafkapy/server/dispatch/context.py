@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from kafkapy.replication.fencing import ControllerFence
     from kafkapy.replication.fetch_sessions import FetchSessionCache
     from kafkapy.replication.replica_manager import ReplicaManager
+    from kafkapy.security.authorizer import Rights
+    from kafkapy.server.dispatch.access import AccessControl
     from kafkapy.server.dispatch.api_table import ApiTable
     from kafkapy.server.dispatch.compute_thread import ComputeThread
     from kafkapy.storage.log_manager import LogManager
@@ -68,6 +70,8 @@ class Services:
     """Limits the bytes of responses and decoded requests; the same object as ``ListenerResources.response_budget``."""
     large_requests: asyncio.Semaphore
     """Limits how many large requests of all listeners are decoded and handled at a time."""
+    access: "AccessControl | None" = None
+    """None without ``authorizer.class.name``: every client may do everything."""
 
 
 class RequestContext:
@@ -81,6 +85,11 @@ class RequestContext:
         """Its correlation id may be that of an earlier request of the connection: do not use it."""
         self.session = session
         self._refusals = 0
+
+    def rights(self) -> "Rights | None":
+        """Return what the client may do; None if that is everything: no authorizer is set, or it is the broker."""
+        access = self.services.access
+        return None if access is None else access.rights(self)
 
     def log_refusal(self, subject: str, error: BrokerError) -> None:
         """Log which part of the request is refused and why; the response has the error's code.

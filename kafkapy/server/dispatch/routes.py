@@ -44,6 +44,12 @@ def route_of(api: Api, version: int) -> Route:
 
 
 def admit_and_handle(route: Route, context: RequestContext, request: Request) -> Result | Steps[Result]:
-    """Serve a request that is decoded: nothing else calls a handler, so a rule for all requests stands here."""
-    context.services.metrics.requests[route.api.module] += 1
+    """Serve a request that is decoded: nothing else calls a handler, so a rule for all requests stands here.
+
+    Access control calls the handler with a request, or with the allowed part of it, or not at all.
+    """
+    services = context.services
+    services.metrics.requests[route.api.module] += 1
+    if services.access is not None:
+        return services.access.handle(route.api, route.handle, context, request)
     return route.handle(context, request)

@@ -39,9 +39,9 @@ def handle(context: "RequestContext", request: AddPartitionsToTxnRequest) -> Ans
     if len(topics) != 1 or len(topics[0].partitions) > PIECE:
         return _add_many(context, request)
     name = topics[0].name
-    errors = {topic_partition_of((name, index)): _error(context, name, index) for index in topics[0].partitions}
+    errors = {topic_partition_of((name, index)): error_of(context, name, index) for index in topics[0].partitions}
     if any(errors.values()):
-        return _build_at_once(_refused(errors))
+        return _build_at_once(refused(errors))
     answer = _add(context, request, errors)
     return respond(
         answer,
@@ -57,13 +57,13 @@ def _add_many(context: "RequestContext", request: AddPartitionsToTxnRequest) -> 
             if errors:
                 yield
             for index in piece:
-                errors[topic_partition_of((topic.name, index))] = _error(context, topic.name, index)
+                errors[topic_partition_of((topic.name, index))] = error_of(context, topic.name, index)
     if any(errors.values()):
-        return (yield from _build(_refused(errors)))
+        return (yield from build(refused(errors)))
     answer = _add(context, request, errors)
     if answer.is_set:
-        return (yield from _build(_codes(context, errors, answer.value)))
-    return respond_in_turns(answer, lambda error_code: _build(_codes(context, errors, error_code)))
+        return (yield from build(_codes(context, errors, answer.value)))
+    return respond_in_turns(answer, lambda error_code: build(_codes(context, errors, error_code)))
 
 
 def _add(
@@ -74,7 +74,8 @@ def _add(
     return context.services.transaction_coordinator.add_partitions(call)
 
 
-def _refused(errors: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+def refused(errors: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Return the error of each partition of a request that has some: all or none are added."""
     return {topic_partition: code or ErrorCode.OPERATION_NOT_ATTEMPTED for topic_partition, code in errors.items()}
 
 
@@ -84,7 +85,8 @@ def _codes(
     return dict.fromkeys(partitions, fencing_code(error_code, context.header.api_version, _FIRST_VERSION_OF_FENCED))
 
 
-def _error(context: "RequestContext", topic: str, index: int) -> int:
+def error_of(context: "RequestContext", topic: str, index: int) -> int:
+    """Return why a partition can't be added to any transaction; 0 if it can."""
     if topic in INTERNAL_TOPICS:
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if context.services.metadata.image.partition(topic, index) is None:
@@ -98,7 +100,8 @@ def _build_at_once(errors: Mapping[TopicPartition, int]) -> AddPartitionsToTxnRe
     )
 
 
-def _build(errors: Mapping[TopicPartition, int]) -> Steps[AddPartitionsToTxnResponse]:
+def build(errors: Mapping[TopicPartition, int]) -> Steps[AddPartitionsToTxnResponse]:
+    """Build the response with an error code for each partition."""
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=(yield from rows_by_topic(errors, _topic, _row)))
 
 

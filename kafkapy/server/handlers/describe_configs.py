@@ -5,12 +5,14 @@ never set (v0).
 A resource that is named several times is answered each time, as in 2.7.2, but described and encoded once; resources
 with equal configurations share the bytes of their entries, within a response and between responses. Those of chosen
 keys are shared within a response only.
-Errors: UNKNOWN_TOPIC_OR_PARTITION 3, INVALID_TOPIC_EXCEPTION 17 (topic name), INVALID_REQUEST 42 (another broker's id,
+Resources that the client may not describe come last, as in 2.7.2.
+Errors: UNKNOWN_TOPIC_OR_PARTITION 3, INVALID_TOPIC_EXCEPTION 17 (topic name), TOPIC_AUTHORIZATION_FAILED 29,
+CLUSTER_AUTHORIZATION_FAILED 31 (a broker, with an authorizer), INVALID_REQUEST 42 (another broker's id,
 loggers without a broker's id; an unknown resource type fails all resources of the request).
 """
 
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkapy.config.describe import Description, Descriptions, describe_broker, describe_cluster_default, describe_topic
 from kafkapy.errors import BrokerError
@@ -18,7 +20,8 @@ from kafkapy.java_hashing import in_table_order
 from kafkapy.metadata.errors import UnknownTopicOrPartitionError
 from kafkapy.metadata.topic_rules import check_name
 from kafkapy.network.errors import RefusedError
-from kafkapy.protocol.constants import ResourceType
+from kafkapy.protocol.constants import AclOperation, AclResourceType, ResourceType
+from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -33,7 +36,10 @@ from kafkapy.server.dispatch.context import RequestContext, Services
 from kafkapy.server.dispatch.encoding import EncodedParts
 from kafkapy.server.handlers.shared.broker_loggers import describe_loggers
 from kafkapy.server.handlers.shared.config_resources import check_broker_name, check_types, error_text
-from kafkapy.turns import pause
+from kafkapy.turns import Steps, in_turns, pause
+
+if TYPE_CHECKING:
+    from kafkapy.security.authorizer import Rights
 
 MOST_RESPONSE_BYTES: Final = 2**31 - 1_000
 """The largest size of a frame, less its header. A small request for equal resources may have a larger response."""
@@ -81,8 +87,13 @@ async def handle(context: RequestContext, request: DescribeConfigsRequest) -> En
         await check_types(request.resources)
     except BrokerError as error:
         describer.refusal = error.with_traceback(None)  # the traceback refers to this frame
+    rights = None if describer.refusal is not None else context.rights()
+    allowed: Sequence[DescribeConfigsResource] = request.resources
+    denied: Sequence[DescribeConfigsResource] = ()
+    if rights is not None:
+        allowed, denied = await in_turns(_by_rights(rights, request.resources))
     results = _Results(len(request.resources), version)
-    for resource in request.resources:
+    for resource in allowed:
         head, entries = await describer.describe(resource)
         if entries is None:
             results.add(head, _NO_ENTRIES)
@@ -92,7 +103,26 @@ async def handle(context: RequestContext, request: DescribeConfigsRequest) -> En
         else:
             results.add(head, entries.encoded(version))
         await pause()
+    for resource in denied:
+        results.add(describer.denied(resource), _NO_ENTRIES)
+        await pause()
     return EncodedParts(DescribeConfigsResponse, version, results.parts())
+
+
+def _by_rights(
+    rights: "Rights", resources: Sequence[DescribeConfigsResource]
+) -> Steps[tuple[list[DescribeConfigsResource], list[DescribeConfigsResource]]]:
+    """Return the resources that the client may describe, and the others: DescribeConfigs on a topic or the cluster."""
+    allowed: list[DescribeConfigsResource] = []
+    denied: list[DescribeConfigsResource] = []
+    for resource in resources:
+        if resource.resource_type == ResourceType.TOPIC:
+            may = rights.may(AclOperation.DESCRIBE_CONFIGS, AclResourceType.TOPIC, resource.resource_name)
+        else:
+            may = rights.may_on_cluster(AclOperation.DESCRIBE_CONFIGS)
+        (allowed if may else denied).append(resource)
+        yield
+    return allowed, denied
 
 
 class _Results:
@@ -165,6 +195,14 @@ class _ResourceDescriber:
         described = Described(encode(fine, self._version)[:-_COUNT_SIZE], self._entries(found, resource_type=place[0]))
         self._described[place] = described
         return described
+
+    def denied(self, resource: DescribeConfigsResource) -> bytes:
+        """Return the bytes before the entries, of which there are none, of a resource that the client may not see."""
+        error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        if resource.resource_type == ResourceType.TOPIC:
+            error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        refused = DescribeConfigsResult(error, error.message, resource.resource_type, resource.resource_name, [])
+        return encode(refused, self._version)[:-_COUNT_SIZE]
 
     def _failed(self, place: tuple[int, str], error: BrokerError) -> Described:
         failed = DescribeConfigsResult(error.error_code, error_text(error), *place, [])

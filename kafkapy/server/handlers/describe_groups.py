@@ -1,6 +1,6 @@
 """DescribeGroups: state, protocol and members of groups.
 
-Versions 0-5; from version 3 with the operations that the client may perform (all: there are no ACLs yet).
+Versions 0-5; from version 3 with the operations that the client may perform (all; access control replaces them).
 Errors, by group: COORDINATOR_LOAD_IN_PROGRESS 14, COORDINATOR_NOT_AVAILABLE 15, NOT_COORDINATOR 16. A group that does
 not exist is Dead, without an error. UNKNOWN_SERVER_ERROR -1 for all groups if names are repeated so often that the
 response would be larger than what all groups together take.

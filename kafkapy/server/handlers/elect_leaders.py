@@ -21,7 +21,7 @@ from kafkapy.protocol.messages.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
 )
-from kafkapy.turns import OneByOne, pieces
+from kafkapy.turns import OneByOne, Steps, in_turns, pieces
 from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ async def handle(context: "RequestContext", request: ElectLeadersRequest) -> Ele
     services = context.services
     deadline_ms = services.clock.monotonic_s() * 1000 + request.timeout_ms
     if request.election_type not in (PREFERRED, UNCLEAN):
-        return await _refused(request)
+        return await in_turns(refused(request, ErrorCode.UNKNOWN_SERVER_ERROR))
     asked = await _asked(services.metadata.image, request)
     answers: Answers
     try:
@@ -74,15 +74,16 @@ async def _asked(image: MetadataImage, request: ElectLeadersRequest) -> list[Top
     return list(asked)
 
 
-async def _refused(request: ElectLeadersRequest) -> ElectLeadersResponse:
+def refused(request: ElectLeadersRequest, error_code: int) -> Steps[ElectLeadersResponse]:
     """Refuse all partitions as they are listed, also if one is listed several times."""
-    code = ErrorCode.UNKNOWN_SERVER_ERROR
-    response = ElectLeadersResponse(error_code=code)
-    async for listed in OneByOne(request.topic_partitions or ()):
+    response = ElectLeadersResponse(error_code=error_code)
+    for listed in request.topic_partitions or ():
         result = ReplicaElectionResult(listed.topic)
         response.replica_election_results.append(result)
-        async for piece in OneByOne(pieces(listed.partitions)):
-            result.partition_result += [PartitionResult(index, code, None) for index in piece]
+        for piece in pieces(listed.partitions):
+            result.partition_result += [PartitionResult(index, error_code, None) for index in piece]
+            yield
+        yield
     return response
 
 

@@ -6,9 +6,9 @@ throttled rates (KIP-73); reading from a follower in the client's rack (KIP-392)
 file, but below v4 batches of newer formats than the client's are converted while they are sent, a few milliseconds at
 a time.
 Errors: UNKNOWN_SERVER_ERROR -1 (no such isolation level), CORRUPT_MESSAGE 2, OFFSET_OUT_OF_RANGE 1,
-UNKNOWN_TOPIC_OR_PARTITION 3, NOT_LEADER_OR_FOLLOWER 6, UNSUPPORTED_VERSION 35 (conversion is switched off),
-KAFKA_STORAGE_ERROR 56, FETCH_SESSION_ID_NOT_FOUND 70, INVALID_FETCH_SESSION_EPOCH 71, FENCED_LEADER_EPOCH 74,
-UNKNOWN_LEADER_EPOCH 75, UNSUPPORTED_COMPRESSION_TYPE 76 (zstd before v10).
+UNKNOWN_TOPIC_OR_PARTITION 3, NOT_LEADER_OR_FOLLOWER 6, TOPIC_AUTHORIZATION_FAILED 29, UNSUPPORTED_VERSION 35
+(conversion is switched off), KAFKA_STORAGE_ERROR 56, FETCH_SESSION_ID_NOT_FOUND 70, INVALID_FETCH_SESSION_EPOCH 71,
+FENCED_LEADER_EPOCH 74, UNKNOWN_LEADER_EPOCH 75, UNSUPPORTED_COMPRESSION_TYPE 76 (zstd before v10).
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.delayed import Delayed
+from kafkapy.protocol.constants import AclOperation, AclResourceType
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.message import ZERO_UUID, Message, Records
 from kafkapy.protocol.messages.fetch import (
@@ -164,26 +165,69 @@ def _fetch(
     context: "RequestContext", request: FetchRequest, wishes: Wishes, session: FetchSession | None
 ) -> MaybeSteps[Answered]:
     """Read what a valid request asks for, and answer it; ``session`` is the one that it continues."""
+    if context.services.access is not None:
+        return _fetch_allowed(context, request, wishes, session)
     if len(wishes) > MANY:
         return _fetch_many(context, request, wishes, session)
     return _read(context, request, wishes, session)
 
 
 def _fetch_many(
-    context: "RequestContext", request: FetchRequest, wishes: Wishes, session: FetchSession | None
+    context: "RequestContext",
+    request: FetchRequest,
+    wishes: Wishes,
+    session: FetchSession | None,
+    denied: Sequence[TopicPartition] = (),
 ) -> Steps[Answered]:
     turns().end_slice()
     yield
-    answered = _read(context, request, wishes, session)
+    answered = _read(context, request, wishes, session, denied)
     return (yield from answered) if isinstance(answered, Generator) else answered
 
 
-def _read(
+def _fetch_allowed(
     context: "RequestContext", request: FetchRequest, wishes: Wishes, session: FetchSession | None
+) -> Steps[Answered]:
+    """``_fetch`` with an authorizer, which is asked about all partitions of a session at each of its fetches."""
+    denied = yield from _denied(context, request, wishes)
+    if len(wishes) > MANY:
+        return (yield from _fetch_many(context, request, wishes, session, denied))
+    answered = _read(context, request, wishes, session, denied)
+    return (yield from answered) if isinstance(answered, Generator) else answered
+
+
+def _denied(context: "RequestContext", request: FetchRequest, wishes: Wishes) -> Steps[list[TopicPartition]]:
+    """Return the partitions that the client may not read: a follower needs ClusterAction, others Read on the topic."""
+    rights = context.rights()
+    if rights is None:
+        return []
+    if request.replica_id >= 0:
+        return [] if rights.may_on_cluster(AclOperation.CLUSTER_ACTION) else list(wishes)
+    allowed: dict[str, bool] = {}
+    denied: list[TopicPartition] = []
+    for number, topic_partition in enumerate(wishes, start=1):
+        topic = topic_partition.topic
+        if topic not in allowed:
+            allowed[topic] = rights.may(AclOperation.READ, AclResourceType.TOPIC, topic)
+        if not allowed[topic]:
+            denied.append(topic_partition)
+        if number % PIECE == 0:
+            yield
+    return denied
+
+
+def _read(
+    context: "RequestContext",
+    request: FetchRequest,
+    wishes: Wishes,
+    session: FetchSession | None,
+    denied: Sequence[TopicPartition] = (),
 ) -> MaybeSteps[Answered]:
+    """Read the wishes that are not ``denied``; the response, and a new session, have all of them."""
     services, version, replica_id = context.services, context.header.api_version, request.replica_id
     replicas, isolation_level = services.replica_manager, request.isolation_level
-    if isolation_level not in ISOLATION_LEVELS and not replicas.partitions.keys().isdisjoint(wishes):
+    readable = wishes.keys() - set(denied) if denied else wishes
+    if isolation_level not in ISOLATION_LEVELS and not replicas.partitions.keys().isdisjoint(readable):
         return _refuse_level(request)  # Apache Kafka notices the level only when it reads a partition
     is_consumer = replica_id < 0
     max_bytes = min(request.max_bytes, services.config.integer("fetch.max.bytes"))
@@ -201,6 +245,8 @@ def _read(
         )
     )
     opens_session = session is None and request.session_epoch == INITIAL_EPOCH
+    if denied:
+        return _read_allowed(context, limits, wishes, session, opens_session, denied)
     return fetch(
         replicas,
         wishes,
@@ -209,6 +255,24 @@ def _read(
         # a follower's session has partitions that are read only when something happens to them
         None if is_consumer else session,
     )
+
+
+def _read_allowed(
+    context: "RequestContext",
+    limits: FetchLimits,
+    wishes: Wishes,
+    session: FetchSession | None,
+    opens_session: bool,
+    denied: Sequence[TopicPartition],
+) -> MaybeSteps[Answered]:
+    refused = [PartitionRead(each, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED) for each in denied]
+    hidden = set(denied)
+    allowed = {each: wish for each, wish in wishes.items() if each not in hidden}
+
+    def answer(reads: Reads) -> MaybeSteps[Answer]:
+        return _answer(context, limits, wishes, session, opens_session, [*reads, *refused])
+
+    return fetch(context.services.replica_manager, allowed, limits, answer, None) if allowed else answer([])
 
 
 def _refuse_level(request: FetchRequest) -> Steps[FetchResponse]:

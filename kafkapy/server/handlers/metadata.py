@@ -4,10 +4,11 @@ Versions 0-9. Topics that are missing are created when the client and ``auto.cre
 answer for them is LEADER_NOT_AVAILABLE, and the client repeats its request. This broker's own address is one that the
 client can use (see ``RequestContext.own_endpoint``). Requests to a broker that has just started wait until it has all
 metadata of the cluster (``Api.needs_whole_image``); 2.7.2 answers UNKNOWN_TOPIC_OR_PARTITION at once in that state.
-Not done: leaving out topics that the client may not see (there are no ACLs yet).
+With an authorizer a topic that the client may not describe is left out of all topics, and refused if it is named.
 Errors: per topic UNKNOWN_TOPIC_OR_PARTITION 3, LEADER_NOT_AVAILABLE 5 (being created, or later:
 ``kafkapy.auto.create.topics.per.second``), INVALID_TOPIC_EXCEPTION 17 (name), INVALID_REPLICATION_FACTOR 38,
-POLICY_VIOLATION 44 (more replicas than ``kafkapy.max.replicas``); per partition LEADER_NOT_AVAILABLE 5 (no leader),
+TOPIC_AUTHORIZATION_FAILED 29 (it may not be described, or is missing and may not be created), POLICY_VIOLATION 44
+(more replicas than ``kafkapy.max.replicas``); per partition LEADER_NOT_AVAILABLE 5 (no leader),
 REPLICA_NOT_AVAILABLE 9 (version 0: a replica is offline), LISTENER_NOT_FOUND 72 (LEADER_NOT_AVAILABLE 5 below version
 6: the leader has no such listener).
 """
@@ -19,6 +20,7 @@ from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import LeaderNotAvailableError, PolicyViolationError
 from kafkapy.metadata.image import BrokerInfo, MetadataImage, PartitionInfo
 from kafkapy.metadata.topic_rules import INTERNAL_TOPICS
+from kafkapy.protocol.constants import AclOperation, AclResourceType
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.message import Message
 from kafkapy.protocol.messages.metadata import (
@@ -35,6 +37,7 @@ from kafkapy.turns import OneByOne, Steps, in_turns
 from kafkapy.types import NO_LEADER
 
 if TYPE_CHECKING:
+    from kafkapy.security.authorizer import Rights
     from kafkapy.server.dispatch.context import RequestContext
 
 PARTITIONS_IN_A_STEP = 64
@@ -54,7 +57,7 @@ def handle(context: "RequestContext", request: MetadataRequest) -> Answer | Step
     """
     image, version = context.services.metadata.image, context.header.api_version
     asked = None if _names_all(request, version) else request.topics
-    if len(image.topics if asked is None else asked) > MOST_KEPT_TOPICS:
+    if len(image.topics if asked is None else asked) > MOST_KEPT_TOPICS or context.services.access is not None:
         return _answer_in_steps(context, request, image, None)
     names = None if asked is None else tuple([each.name for each in asked])
     wants = request.include_cluster_authorized_operations, request.include_topic_authorized_operations
@@ -72,19 +75,59 @@ def _answer_in_steps(
 ) -> Steps[Answer]:
     """Answer for any number of topics, known or not; with a ``key`` the answer is kept if it is short."""
     names = yield from _asked(request, image, context.header.api_version)
+    allowed = request.allow_auto_topic_creation and context.services.config.flag("auto.create.topics.enable")
+    rights = context.rights()
+    denied: list[MetadataResponseTopic] = []
+    if rights is not None:
+        names, denied = yield from _visible(rights, names, _names_all(request, context.header.api_version))
+        if allowed and not rights.may_on_cluster(AclOperation.CREATE, logs=False):
+            names, uncreated = yield from _creatable(rights, image, names)
+            denied += uncreated
     missing = []
     for name in names:
         if name not in image.topics:
             missing.append(name)
             yield
-    allowed = request.allow_auto_topic_creation and context.services.config.flag("auto.create.topics.enable")
     if missing and allowed:
-        return _create_and_answer(context, request, names, missing)
+        return _create_and_answer(context, request, names, missing, denied)
     refused = dict.fromkeys(missing, int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     response = yield from _answer(context, request, image, names, refused)
+    response.topics += denied
     if key is not None and not missing:
         _keep(context, key, image, response)
     return response
+
+
+def _visible(
+    rights: "Rights", names: Iterable[str], names_all: bool
+) -> Steps[tuple[list[str], list[MetadataResponseTopic]]]:
+    """Return the topics that the client may describe, and the rows of the others if it has named them."""
+    visible, denied = [], []
+    for name in names:
+        if rights.may(AclOperation.DESCRIBE, AclResourceType.TOPIC, name, logs=not names_all):
+            visible.append(name)
+        elif not names_all:
+            denied.append(_denied(name, is_internal=False))  # which does not tell whether it exists
+        yield
+    return visible, denied
+
+
+def _creatable(
+    rights: "Rights", image: MetadataImage, names: Iterable[str]
+) -> Steps[tuple[list[str], list[MetadataResponseTopic]]]:
+    """Return the topics that exist or that the client may create, and the rows of the others."""
+    creatable, denied = [], []
+    for name in names:
+        if name in image.topics or rights.may(AclOperation.CREATE, AclResourceType.TOPIC, name):
+            creatable.append(name)
+        else:
+            denied.append(_denied(name, is_internal=name in INTERNAL_TOPICS))
+        yield
+    return creatable, denied
+
+
+def _denied(name: str, *, is_internal: bool) -> MetadataResponseTopic:
+    return MetadataResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name, is_internal=is_internal, partitions=[])
 
 
 def _keep(context: "RequestContext", key: Hashable, image: MetadataImage, response: MetadataResponse) -> None:
@@ -96,7 +139,11 @@ def _keep(context: "RequestContext", key: Hashable, image: MetadataImage, respon
 
 
 async def _create_and_answer(
-    context: "RequestContext", request: MetadataRequest, names: Iterable[str], missing: list[str]
+    context: "RequestContext",
+    request: MetadataRequest,
+    names: Iterable[str],
+    missing: list[str],
+    denied: list[MetadataResponseTopic],
 ) -> MetadataResponse:
     metrics = context.services.metrics
     outcomes = await context.services.topic_admin.create_automatically(missing)
@@ -107,7 +154,9 @@ async def _create_and_answer(
             metrics.topics_refused_by_replica_limit += 1
         elif isinstance(error, LeaderNotAvailableError):
             metrics.automatic_topics_delayed += 1
-    return await in_turns(_answer(context, request, context.services.metadata.image, names, codes))
+    response = await in_turns(_answer(context, request, context.services.metadata.image, names, codes))
+    response.topics += denied
+    return response
 
 
 def _outcome_code(error: BrokerError | None) -> int:
@@ -139,14 +188,14 @@ def _answer(
     names: Iterable[str],
     refused: dict[str, int],
 ) -> Steps[MetadataResponse]:
-    operations = topic_operations(asked=request.include_topic_authorized_operations)
+    rights, asked = context.rights(), request.include_topic_authorized_operations
     listener, version = context.session.listener, context.header.api_version
     topics: list[MetadataResponseTopic] = []
     rows = 0
     for name in names:
         found = None if name in refused else image.topics.get(name)
         topic = MetadataResponseTopic(ErrorCode.NONE, name, is_internal=name in INTERNAL_TOPICS, partitions=[])
-        topic.topic_authorized_operations = operations
+        topic.topic_authorized_operations = topic_operations(rights, name, asked=asked)
         topics.append(topic)
         if found is None:  # refused, or deleted while others were created
             topic.error_code = refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -169,7 +218,9 @@ def _response(
         cluster_id=image.cluster_id,
         controller_id=image.controller_id if image.controller_id in image.brokers else NO_LEADER,
         topics=topics,
-        cluster_authorized_operations=cluster_operations(asked=request.include_cluster_authorized_operations),
+        cluster_authorized_operations=cluster_operations(
+            context.rights(), asked=request.include_cluster_authorized_operations
+        ),
     )
 
 

@@ -1,6 +1,6 @@
 """WriteTxnMarkers v0: a coordinator ends transactions in partitions that this broker leads.
 
-The sender is not checked, as in Kafka without an authorizer; the partition checks the epochs of producer and
+Without an authorizer the sender is not checked, as in Kafka; the partition checks the epochs of producer and
 coordinator. Offsets that a transaction committed in ``__consumer_offsets`` become valid, or are dropped, with its
 marker. A marker with a negative producer id or epoch that some partition would accept fails the request, as in Apache
 Kafka: markers before it are written, and the answer for each partition is UNKNOWN_SERVER_ERROR -1.
@@ -76,7 +76,7 @@ def handle(
     answers = _Answers()
     for marker in request.markers:
         if not _has_producer(marker) and (yield from _is_wanted(context, marker)):
-            return (yield from _failed(request))
+            return (yield from failed(request, ErrorCode.UNKNOWN_SERVER_ERROR))
         yield from _write(context, marker, answers)
     answers.one_less()
     if answers.waiting == 0:
@@ -104,12 +104,12 @@ def _is_wanted(context: "RequestContext", marker: WritableTxnMarker) -> Steps[bo
     return False
 
 
-def _failed(request: WriteTxnMarkersRequest) -> Steps[WriteTxnMarkersResponse]:
+def failed(request: WriteTxnMarkersRequest, error_code: int) -> Steps[WriteTxnMarkersResponse]:
     """Answer all partitions with the same error; of markers of one producer id only the last is named, as in Kafka."""
     answers = _Answers()
     for marker in {marker.producer_id: marker for marker in request.markers}.values():
         named = yield from named_partitions(marker.topics)
-        answers.by_producer[marker.producer_id] = dict.fromkeys(named, ErrorCode.UNKNOWN_SERVER_ERROR)
+        answers.by_producer[marker.producer_id] = dict.fromkeys(named, error_code)
         yield
     return (yield from answers.response())
 

@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from kafkapy.network.peer_connection import AddressOf
     from kafkapy.replication.fetchers import ReplicaFetchers
     from kafkapy.replication.log_dir_moves import LogDirMoves
+    from kafkapy.server.access.control import AclAccessControl
 
 logger: Final = logging.getLogger(__name__)
 
@@ -215,8 +216,7 @@ class BrokerServer:
         self._replicate(node, replicas, logs, store, requests)
         failures = DirectoryFailures(logs, replicas, store, self.clock, self.broken.set)
         logs.set_directory_listener(failures.directory_failed)
-        soon = asyncio.get_running_loop().call_soon
-        background = Background(at_once_or_in_turns, soon, metrics.coordinators)
+        background = Background(at_once_or_in_turns, asyncio.get_running_loop().call_soon, metrics.coordinators)
         groups = GroupCoordinator(self.config, self.clock, replicas, node.cache, background)
         writer = MarkerWriter(replicas, groups, self.clock, self.config.integer("request.timeout.ms"))
         paths = MarkerPaths(self.config.broker_id, writer, MarkerChannel(self._channel(requests, node.address_of)))
@@ -242,6 +242,7 @@ class BrokerServer:
             compute=self._compute,
             memory=self._frame_budget(),
             large_requests=asyncio.Semaphore(LARGE_AT_ONCE),
+            access=await self._access_control(node, store, metrics),
         )
         self._bind(metrics, services.memory)
         self._secure(node)
@@ -271,6 +272,22 @@ class BrokerServer:
         await ControlledShutdown(
             self.config, self.clock, channel, lambda: node.cache.image, lambda: node.fence.broker_epoch
         ).run()
+
+    async def _access_control(
+        self, node: MetadataNode, store: MetadataStore, metrics: Metrics
+    ) -> "AclAccessControl | None":
+        """Return the authorizer's rules, with all ACLs; None if no authorizer is set."""
+        if not self.config["authorizer.class.name"]:
+            return None
+        from kafkapy.metadata.acls import AclStore
+        from kafkapy.security.authorizer import authorizer_of
+        from kafkapy.server.access.control import AclAccessControl
+
+        acls = AclStore(self.clock, store, authorizer_of(self.config))
+        self._cleanup.push_async_callback(acls.stop)
+        await acls.start()
+        node.add_renewal_listener(acls.session_renewed)
+        return AclAccessControl(acls, self.clock, metrics.audit_lines)
 
     def _replica_manager(self, node: MetadataNode, logs: LogManager, configs: LogConfigs) -> ReplicaManager:
         replicas = ReplicaManager(

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from random import Random, SystemRandom
 from typing import Final
@@ -65,6 +65,7 @@ class MetadataNode:
         self._random = random or SystemRandom()
         self._endpoints: tuple[BrokerEndpoint, ...] = ()
         self._rejoining: asyncio.Task[None] | None = None
+        self._renewal_listeners: list[Callable[[], None]] = []
         self.cluster_id = ""
         self.topic_overrides: Mapping[str, Mapping[str, str]] = {}
         self.cache: Final = MetadataCache()
@@ -128,6 +129,10 @@ class MetadataNode:
         endpoint = endpoints.get(self._inter_broker_listener) or next(iter(endpoints.values()))
         return endpoint.host, endpoint.port
 
+    def add_renewal_listener(self, listener: Callable[[], None]) -> None:
+        """Call ``listener`` when another session with the store has begun: what it has watched may have changed."""
+        self._renewal_listeners.append(listener)
+
     async def stop(self) -> None:
         """Leave the cluster."""
         self._stop_rejoining()
@@ -176,6 +181,8 @@ class MetadataNode:
             self.controller.session_expired()
         else:
             self.config_admin.session_renewed()
+            for listener in self._renewal_listeners:
+                listener()
             self._rejoining = asyncio.create_task(self._rejoin(), name="rejoin-cluster")
 
     async def _rejoin(self) -> None:

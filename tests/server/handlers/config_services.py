@@ -54,6 +54,7 @@ class Broker:
         self.admin.topics = {name: dict(overrides) for name, overrides in (topics or {"plain": {}}).items()}
         image = SimpleNamespace(topics=self.admin.topics)
         self.services = SimpleNamespace(
+            access=None,
             config=self.config,
             config_admin=self.admin,
             metadata=SimpleNamespace(image=image),

@@ -4,10 +4,14 @@ from kafkapy.server.handlers.shared.authorized_operations import cluster_operati
 
 
 def test_all_operations_without_an_authorizer() -> None:
-    assert topic_operations(asked=True) == 3576
-    assert cluster_operations(asked=True) == 8096
+    assert topic_operations(None, "t", asked=True) == 3576
+    assert cluster_operations(None, asked=True) == 8096
     assert group_operations(asked=True) == 328
 
 
 def test_operations_are_left_out_unless_requested() -> None:
-    assert {topic_operations(asked=False), cluster_operations(asked=False), group_operations(asked=False)} == {-(2**31)}
+    assert {
+        topic_operations(None, "t", asked=False),
+        cluster_operations(None, asked=False),
+        group_operations(asked=False),
+    } == {-(2**31)}
