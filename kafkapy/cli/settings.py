@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from kafkapy.config.broker_config import BrokerConfig, check_built
+from kafkapy.config.broker_config import AUTHORIZER_KEYS, BrokerConfig, check_built
 from kafkapy.config.broker_keys import BROKER_KEYS, broker_key
 from kafkapy.config.errors import InvalidConfigError
 from kafkapy.config.properties import parse
@@ -36,7 +36,7 @@ def parse_settings(settings: Iterable[str]) -> dict[str, str]:
         name, equals, value = setting.partition("=")
         if not equals:
             raise UsageError(f"{setting!r} is no setting: write key=value")
-        if broker_key(name) is None:
+        if broker_key(name) is None and name not in AUTHORIZER_KEYS:
             raise UsageError(f"there is no configuration key {name!r}{nearest_key(name)}")
         values[name] = value
     return values

@@ -5,34 +5,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from harness.cases.access_cases import Right
 from harness.client import Client
-from kafkapy.protocol.constants import AclOperation, AclPatternType, AclPermissionType, AclResourceType
+from kafkapy.protocol.constants import AclPatternType, AclPermissionType
 from kafkapy.protocol.message import Message
-from kafkapy.security.acls import CLUSTER_NAME, AclEntry, ResourcePattern
+from kafkapy.security.acls import AclEntry, ResourcePattern
 from kafkapy.server.lifecycle.broker import BrokerServer
 from tests.server.harness import running_broker, session_of
 
 AUTHORIZER: Final = "kafka.security.authorizer.AclAuthorizer"
 ALICE: Final = "User:alice"
 ADMIN: Final = "User:admin"
-
-Right = tuple[AclOperation, AclResourceType, str]
-
-
-def on_cluster(operation: AclOperation) -> Right:
-    return operation, AclResourceType.CLUSTER, CLUSTER_NAME
-
-
-def on_topic(operation: AclOperation, name: str = "t") -> Right:
-    return operation, AclResourceType.TOPIC, name
-
-
-def on_group(operation: AclOperation, name: str = "g") -> Right:
-    return operation, AclResourceType.GROUP, name
-
-
-def on_id(operation: AclOperation, name: str = "x") -> Right:
-    return operation, AclResourceType.TRANSACTIONAL_ID, name
 
 
 class Guarded:

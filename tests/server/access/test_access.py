@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from harness.cases.access_cases import on_cluster, on_group, on_topic
 from harness.client import batch, fetch_request, frame, produce_request
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.network.session import Session
@@ -36,15 +37,7 @@ from kafkapy.protocol.messages.offset_fetch import OffsetFetchRequest
 from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.server.access import control
 from kafkapy.server.dispatch.context import RequestContext
-from tests.server.access.guarded import (
-    ALICE,
-    Guarded,
-    client_of,
-    guarded_broker,
-    on_cluster,
-    on_group,
-    on_topic,
-)
+from tests.server.access.guarded import ALICE, Guarded, client_of, guarded_broker
 from tests.server.harness import has_form, run, running_broker
 
 NOT_ASKED = -(2**31)
