@@ -20,9 +20,10 @@ from kafkapy.security.acls import AclEntry, ResourcePattern
 from kafkapy.security.authorizer import AclAuthorizer
 
 CLIENT: Final = "User:ANONYMOUS"
-EVERYTHING: Final = tuple(
-    right(AclOperation.ALL, *names) for right, names in ((on_topic, ["*"]), (on_group, ["*"]), (on_id, ["*"]))
-) + (on_cluster(AclOperation.ALL),)
+EVERYTHING: Final = (
+    *(right(AclOperation.ALL, "*") for right in (on_topic, on_group, on_id)),
+    on_cluster(AclOperation.ALL),
+)
 NO_TOPIC: Final = 29
 
 Entries = dict[ResourcePattern, list[AclEntry]]
@@ -37,7 +38,7 @@ class Rights:
         self._bootstrap = bootstrap
         self._numbers = itertools.count()
 
-    def set(self, *rights: Right) -> None:
+    def allow(self, *rights: Right) -> None:
         """Let the client have these rights and no others; returns when the broker knows it."""
         marker = f"marker-{next(self._numbers)}"
         wanted: Entries = {}

@@ -89,7 +89,7 @@ def sides(zookeeper: ZooKeeper) -> Iterator[list[Side]]:
 
 
 def _prepare(side: Side) -> None:
-    side.rights.set(*EVERYTHING)
+    side.rights.allow(*EVERYTHING)
     topics = [CreatableTopic(name, 1, 1) for name in ("t", "hidden")]
     answer = side.ask(CreateTopicsRequest(topics, timeout_ms=20_000), 4)
     assert {topic.error_code for topic in answer.topics} <= {0, 36}, side.name
@@ -142,7 +142,7 @@ def test_denials_are_those_of_apache_kafka(name: str, sides: list[Side]) -> None
     for rights, expected in row.answers:
         found = []
         for side in sides:
-            side.rights.set(*rights)
+            side.rights.allow(*rights)
             found.append(side.ask(row.request, row.version))
         apache, ours = found
         assert codes(apache) == expected, f"Apache Kafka with {rights}: {apache!r}"
@@ -159,7 +159,7 @@ def test_metadata_hide_the_same_topics(sides: list[Side]) -> None:
     for rights in (EVERYTHING[:1], EVERYTHING[3:], ()):
         answers = []
         for side in sides:
-            side.rights.set(*rights)
+            side.rights.allow(*rights)
             for request in (named, everything):
                 answer = side.ask(request, 9)
                 topics = {
@@ -211,7 +211,7 @@ FILTERS: Final = [
 def test_acls_are_changed_as_by_apache_kafka(name: str, sides: list[Side]) -> None:
     answers: list[Any] = []
     for side in sides:
-        side.rights.set(*EVERYTHING)
+        side.rights.allow(*EVERYTHING)
         created = side.ask(CreateAclsRequest(CREATIONS[name]), 2)
         results = [(each.error_code, each.error_message) for each in created.results]
         if name in TEXT_OF_OUR_OWN:
@@ -258,7 +258,7 @@ def test_settings_of_the_authorizer_are_described_as_by_apache_kafka(sides: list
     answers = []
     names = ["authorizer.class.name", "super.users"]
     for side in sides:
-        side.rights.set(*EVERYTHING)
+        side.rights.allow(*EVERYTHING)
         answer = side.ask(DescribeConfigsRequest([DescribeConfigsResource(4, "0", names)], include_synonyms=True), 3)
         answers.append(
             {

@@ -22,6 +22,7 @@ _GROUPS: Final = {
     "transactions": "Show transactional ids, and abort open transactions.",
     "users": "Show, store and remove the SCRAM credentials of users.",
     "certificates": "Make certificates for tests and small installations.",
+    "acls": "Show, add and remove access control lists.",
     "configs": "Show and change the configuration of topics and brokers.",
     "metadata": "Copy a stopped broker's metadata to and from a ZooKeeper or a document.",
     "log": "Show, check and repair the files of a data directory.",
