@@ -2,6 +2,9 @@
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from ipaddress import IPv6Address
+from socket import ntohs
 from typing import Final
 
 from kafkapy.config.broker_config import ALLOW_IF_NO_ACL, SUPER_USERS, BrokerConfig
@@ -51,6 +54,19 @@ _OPERATIONS_OF: Final[dict[int, tuple[AclOperation, ...]]] = {
     ),
 }
 """The operations that a resource of each kind has, of those kinds whose operations clients may ask for (KIP-430)."""
+
+
+@lru_cache(maxsize=1024)
+def java_address(host: str) -> str:
+    """Return a numeric address as Java writes it, and ACLs have it: ``0:0:0:0:0:0:0:1`` for ``::1``."""
+    if ":" not in host:
+        return host
+    address, percent, scope = host.partition("%")
+    parsed = IPv6Address(address)
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    words = memoryview(parsed.packed).cast("H")
+    return ":".join(f"{ntohs(word):x}" for word in words) + percent + scope
 
 
 def super_users_of(text: str) -> frozenset[str]:

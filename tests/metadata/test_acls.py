@@ -4,14 +4,18 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from harness.cases.zookeeper_connections import new_store
+from kafkapy.clock import SystemClock
 from kafkapy.metadata.acls import MOST_TRIES, RETRY_MS, AclChangesZNode, AclNotStoredError, AclStore, AclZNode
 from kafkapy.metadata.embedded import EmbeddedSession, EmbeddedStore
-from kafkapy.metadata.store import NoNodeError
+from kafkapy.metadata.store import NoNodeError, SessionEvent
 from kafkapy.metadata.znodes import ForeignDataError
 from kafkapy.protocol.constants import AclOperation, AclPatternType, AclPermissionType, AclResourceType
 from kafkapy.security.acls import AclEntry, ResourcePattern
 from kafkapy.security.authorizer import AclAuthorizer
 from kafkapy.testing.clock import ManualClock
+from tests.metadata.zookeeper_server import ZooKeeperServer
+from tests.server.harness import run, until
 
 TOPIC = AclResourceType.TOPIC
 ORDERS = ResourcePattern(TOPIC, "orders", AclPatternType.LITERAL)
@@ -278,3 +282,41 @@ def test_ten_thousand_entries_of_one_resource() -> None:
         assert len(two.authorizer.entries(ORDERS)) == 10_001
 
     _with_two(scenario)
+
+
+def test_a_zookeeper_whose_session_expires() -> None:
+    async def main() -> None:
+        async with ZooKeeperServer() as server:
+            stores = [new_store(server.port, "") for _ in range(2)]
+            sides = []
+            for store in stores:
+                await store.open()
+                acls = AclStore(SystemClock(), store, AclAuthorizer())
+                await acls.start()
+                sides.append(acls)
+            one, two = sides
+
+            def renewed(event: SessionEvent) -> None:
+                if event is SessionEvent.RENEWED:
+                    two.session_renewed()
+
+            stores[1].add_session_listener(renewed)
+            await one.change(ORDERS, _only(READ))
+            await until(lambda: two.authorizer.entries(ORDERS) == (READ,))
+            server.end_session(stores[1].session_id)
+            await one.change(ORDERS, _only(DENY))
+            await until(lambda: two.authorizer.entries(ORDERS) == (DENY,))
+            await two.change(ORDERS, _only())
+            await until(lambda: one.authorizer.patterns() == [])
+            for acls, store in zip(sides, stores, strict=True):
+                await acls.stop()
+                await store.close()
+
+    run(main())
+
+
+def _only(*entries: AclEntry) -> Callable[[object], Awaitable[tuple[AclEntry, ...]]]:
+    async def update(_: object) -> tuple[AclEntry, ...]:
+        return entries
+
+    return update

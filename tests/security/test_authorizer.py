@@ -13,6 +13,7 @@ from kafkapy.security.authorizer import (
     AclAuthorizer,
     Rights,
     authorizer_of,
+    java_address,
     super_users_of,
 )
 
@@ -56,6 +57,20 @@ def test_settings_of_an_authorizer() -> None:
     )
     assert authorizer.super_users == {"User:a", "User:b"}
     assert authorizer.allows("User:c", "::1", READ, TOPIC, "t")
+
+
+@pytest.mark.parametrize(
+    ("host", "written"),
+    [
+        ("127.0.0.1", "127.0.0.1"),
+        ("::1", "0:0:0:0:0:0:0:1"),
+        ("2001:db8::ff", "2001:db8:0:0:0:0:0:ff"),
+        ("fe80::1%eth0", "fe80:0:0:0:0:0:0:1%eth0"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+    ],
+)
+def test_addresses_are_those_of_java(host: str, written: str) -> None:
+    assert java_address(host) == written
 
 
 def test_resources_without_entries() -> None:

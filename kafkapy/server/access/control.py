@@ -11,7 +11,7 @@ from kafkapy.metrics import PeerLines
 from kafkapy.network.errors import RefusedError
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.messages import APIS
-from kafkapy.security.authorizer import Rights
+from kafkapy.security.authorizer import Rights, java_address
 from kafkapy.server.access.rules import Partial, Verdict
 from kafkapy.server.access.table import RULES
 from kafkapy.server.dispatch.api_table import Api
@@ -42,7 +42,7 @@ class AclAccessControl:
         if session.peer_port == NO_PORT:
             return None
         api = APIS[context.header.api_key][1]
-        return Rights(self.acls.authorizer, session.principal, session.peer_host, api, self._may_log)
+        return Rights(self.acls.authorizer, session.principal, java_address(session.peer_host), api, self._may_log)
 
     def _may_log(self) -> bool:
         return self._lines.may_log(self._clock.monotonic_s())

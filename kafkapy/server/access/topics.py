@@ -81,8 +81,11 @@ def produce(rights: Rights, _context: RequestContext, request: ProduceRequest) -
     if len(topics) == 1 and len(topics[0].partition_data) == 1:
         is_transactional, has_producer = _producer_of(topics[0].partition_data[0].records)
         error_code = _sender_error(rights, request, is_transactional, has_producer)
-        if not error_code and may_on_only_topic(rights, AclOperation.WRITE, topics, name):
+        if error_code:
+            return _refused_produce(request, error_code)
+        if may_on_only_topic(rights, AclOperation.WRITE, topics, name):
             return None
+        return _produce_to_topics(rights, request)
     return _produce(rights, request)
 
 
@@ -95,9 +98,16 @@ def _produce(rights: Rights, request: ProduceRequest) -> Steps[Verdict]:
                 is_transactional, has_producer = is_transactional or flags[0], has_producer or flags[1]
             yield
     error_code = _sender_error(rights, request, is_transactional, has_producer)
-    if error_code:
-        _check_answered(request)
-        return ProduceResponse((yield from _denied_produce(request.topic_data, error_code)))
+    steps = _refused_produce(request, error_code) if error_code else _produce_to_topics(rights, request)
+    return (yield from steps)
+
+
+def _refused_produce(request: ProduceRequest, error_code: int) -> Steps[Verdict]:
+    _check_answered(request)
+    return ProduceResponse((yield from _denied_produce(request.topic_data, error_code)))
+
+
+def _produce_to_topics(rights: Rights, request: ProduceRequest) -> Steps[Verdict]:
     kept, denied = yield from may_on_topics(rights, AclOperation.WRITE, request.topic_data, name)
     if not denied:
         return None
