@@ -155,12 +155,12 @@ def test_a_broker_reports_its_limits(tmp_path: Path, caplog: pytest.LogCaptureFi
         async with running_broker(tmp_path, clock=clock) as broker:
             metrics = broker.services.metrics
             metrics.topics_refused_by_replica_limit = metrics.automatic_topics_delayed = metrics.producers_evicted = 2
-            metrics.peer_lines.left_out = 2
+            metrics.peer_lines.left_out = metrics.audit_lines.left_out = 2
             metrics.coordinators.refused_metadata = metrics.coordinators.skipped_records = 2
             broker.services.fetch_sessions.refused = 2
             clock.advance(LIMIT_REPORT_MS)
 
     run(scenario())
     said = [record.getMessage() for record in caplog.records if record.name == "kafkapy.server.lifecycle.upkeep"]
-    assert len(said) == 7
+    assert len(said) == 8
     assert all(line.startswith("2 ") for line in said)
