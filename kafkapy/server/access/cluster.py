@@ -57,7 +57,7 @@ from kafkapy.protocol.messages.list_partition_reassignments import (
 from kafkapy.protocol.messages.stop_replica import StopReplicaResponse
 from kafkapy.protocol.messages.update_features import UpdateFeaturesResponse
 from kafkapy.protocol.messages.update_metadata import UpdateMetadataResponse
-from kafkapy.server.access.rules import NO_CLUSTER, name, rows_of
+from kafkapy.server.access.rules import NO_CLUSTER, name, partition_indexes, rows_as_listed, rows_of
 from kafkapy.server.dispatch.context import RequestContext
 from kafkapy.server.handlers import elect_leaders
 from kafkapy.turns import Steps
@@ -79,17 +79,18 @@ update_metadata = with_code(UpdateMetadataResponse)
 def leader_and_isr(_context: RequestContext, request: LeaderAndIsrRequest) -> Steps[Message]:
     """Each partition has the error too."""
     response = LeaderAndIsrResponse(error_code=NO_CLUSTER, partition_errors=[])
-    for state in _partition_states(request):
-        response.partition_errors.append(LeaderAndIsrPartitionError(*state, NO_CLUSTER))
+    for state in request.ungrouped_partition_states:
+        response.partition_errors.append(
+            LeaderAndIsrPartitionError(state.topic_name, state.partition_index, NO_CLUSTER)
+        )
         yield
-    return response
-
-
-def _partition_states(request: LeaderAndIsrRequest) -> list[tuple[str, int]]:
-    states = [(each.topic_name, each.partition_index) for each in request.ungrouped_partition_states]
     for topic in request.topic_states:
-        states += [(topic.topic_name, each.partition_index) for each in topic.partition_states]
-    return states
+        for state in topic.partition_states:
+            response.partition_errors.append(
+                LeaderAndIsrPartitionError(topic.topic_name, state.partition_index, NO_CLUSTER)
+            )
+            yield
+    return response
 
 
 def create_acls(_context: RequestContext, request: CreateAclsRequest) -> Message:
@@ -139,12 +140,13 @@ def alter_partition_reassignments(
 ) -> Steps[Message]:
     """Each partition has the error too."""
     text = kafka_texts.REQUEST_NOT_AUTHORIZED
-    response = AlterPartitionReassignmentsResponse(error_code=NO_CLUSTER, error_message=text, responses=[])
-    for topic in request.topics:
-        rows = [ReassignablePartitionResponse(each.partition_index, NO_CLUSTER, text) for each in topic.partitions]
-        response.responses.append(ReassignableTopicResponse(topic.name, rows))
-        yield
-    return response
+    rows = yield from rows_as_listed(
+        request.topics,
+        (name, partition_indexes),
+        lambda index: ReassignablePartitionResponse(index, NO_CLUSTER, text),
+        ReassignableTopicResponse,
+    )
+    return AlterPartitionReassignmentsResponse(error_code=NO_CLUSTER, error_message=text, responses=rows)
 
 
 def list_partition_reassignments(
@@ -152,12 +154,13 @@ def list_partition_reassignments(
 ) -> Steps[Message]:
     """The named partitions are listed, without replicas."""
     text = kafka_texts.REQUEST_NOT_AUTHORIZED
-    response = ListPartitionReassignmentsResponse(error_code=NO_CLUSTER, error_message=text, topics=[])
-    for topic in request.topics or ():
-        rows = [OngoingPartitionReassignment(index) for index in topic.partition_indexes]
-        response.topics.append(OngoingTopicReassignment(topic.name, rows))
-        yield
-    return response
+    rows = yield from rows_as_listed(
+        request.topics or [],
+        (name, lambda topic: topic.partition_indexes),
+        OngoingPartitionReassignment,
+        OngoingTopicReassignment,
+    )
+    return ListPartitionReassignmentsResponse(error_code=NO_CLUSTER, error_message=text, topics=rows)
 
 
 def describe_client_quotas(_context: RequestContext, _request: object) -> Message:

@@ -46,6 +46,7 @@ from kafkapy.server.access.rules import (
     may_on_topics,
     name,
     partition_indexes,
+    rows_as_listed,
     rows_of,
     split,
     with_fields,
@@ -76,12 +77,13 @@ def offset_commit(rights: Rights, context: RequestContext, request: OffsetCommit
 
 
 def _refused_commit(request: OffsetCommitRequest) -> Steps[Verdict]:
-    response = OffsetCommitResponse(topics=[])
-    for topic in request.topics:
-        rows = [OffsetCommitResponsePartition(index, NO_GROUP) for index in partition_indexes(topic)]
-        response.topics.append(OffsetCommitResponseTopic(topic.name, rows))
-        yield
-    return response
+    rows = yield from rows_as_listed(
+        request.topics,
+        (name, partition_indexes),
+        lambda index: OffsetCommitResponsePartition(index, NO_GROUP),
+        OffsetCommitResponseTopic,
+    )
+    return OffsetCommitResponse(topics=rows)
 
 
 def _offset_commit(rights: Rights, request: OffsetCommitRequest) -> Steps[Verdict]:

@@ -125,6 +125,26 @@ def rows_of(
     return [make_topic(name, list(rows.values())) for name, rows in found.items()]
 
 
+def rows_as_listed(
+    topics: Iterable[T],
+    parts: tuple[Callable[[T], str], Callable[[T], Iterable[int]]],
+    make_row: Callable[[int], Row],
+    make_topic: Callable[[str, list[Row]], TopicRow],
+) -> Steps[list[TopicRow]]:
+    """Do what ``rows_of`` does, with a row for each mention of a topic and of a partition."""
+    found = []
+    name_of, partitions_of = parts
+    for topic in topics:
+        rows = []
+        for number, index in enumerate(partitions_of(topic), start=1):
+            rows.append(make_row(index))
+            if number % CHECKS_IN_A_STEP == 0:
+                yield
+        found.append(make_topic(name_of(topic), rows))
+        yield
+    return found
+
+
 def name(item: Any) -> str:
     """The field ``name``, which most topics of requests have."""
     text: str = item.name
@@ -133,4 +153,4 @@ def name(item: Any) -> str:
 
 def partition_indexes(topic: Any) -> Iterable[int]:
     """The partitions of a topic whose ``partitions`` have an index each."""
-    return [each.partition_index for each in topic.partitions]
+    return (each.partition_index for each in topic.partitions)

@@ -58,6 +58,7 @@ from kafkapy.server.access.rules import (
     may_on_topics,
     name,
     partition_indexes,
+    rows_as_listed,
     rows_of,
     split,
     with_fields,
@@ -152,7 +153,7 @@ def _check_answered(request: ProduceRequest) -> None:
 def _denied_produce(topics: Iterable[TopicProduceData], error_code: int) -> Steps[list[TopicProduceResponse]]:
     return rows_of(
         topics,
-        (name, lambda topic: [each.index for each in topic.partition_data]),
+        (name, lambda topic: (each.index for each in topic.partition_data)),
         lambda index: PartitionProduceResponse(index, error_code, NO_OFFSET),
         lambda topic, rows: TopicProduceResponse(topic, partition_responses=rows),
     )
@@ -172,11 +173,12 @@ def _list_offsets(rights: Rights, request: ListOffsetsRequest) -> Steps[Verdict]
     kept, denied = yield from may_on_topics(rights, AclOperation.DESCRIBE, request.topics, name)
     if not denied:
         return None
-    rows = []
-    for topic in denied:
-        answers = [ListOffsetsPartitionResponse(each.partition_index, NO_TOPIC) for each in topic.partitions]
-        rows.append(ListOffsetsTopicResponse(topic.name, answers))
-        yield
+    rows = yield from rows_as_listed(
+        denied,
+        (name, partition_indexes),
+        lambda index: ListOffsetsPartitionResponse(index, NO_TOPIC),
+        ListOffsetsTopicResponse,
+    )
 
     def merge(response: ListOffsetsResponse) -> Message:
         response.topics += rows
@@ -217,14 +219,12 @@ def _offset_for_leader_epoch(rights: Rights, request: OffsetForLeaderEpochReques
     kept, denied = yield from may_on_topics(rights, AclOperation.DESCRIBE, request.topics, _topic)
     if not denied:
         return None
-    rows = []
-    for topic in denied:
-        rows.append(
-            OffsetForLeaderTopicResult(
-                topic.topic, [EpochEndOffset(NO_TOPIC, each.partition) for each in topic.partitions]
-            )
-        )
-        yield
+    rows = yield from rows_as_listed(
+        denied,
+        (_topic, lambda topic: (each.partition for each in topic.partitions)),
+        lambda index: EpochEndOffset(NO_TOPIC, index),
+        OffsetForLeaderTopicResult,
+    )
 
     def merge(response: OffsetForLeaderEpochResponse) -> Message:
         response.topics += rows

@@ -29,6 +29,7 @@ from kafkapy.server.access.rules import (
     may_on_topics,
     name,
     partition_indexes,
+    rows_as_listed,
     rows_of,
     split,
     with_fields,
@@ -115,12 +116,13 @@ def txn_offset_commit(rights: Rights, _context: RequestContext, request: TxnOffs
 
 
 def _refused_commit(request: TxnOffsetCommitRequest, error_code: int) -> Steps[Verdict]:
-    response = TxnOffsetCommitResponse(topics=[])
-    for topic in request.topics:
-        rows = [TxnOffsetCommitResponsePartition(index, error_code) for index in partition_indexes(topic)]
-        response.topics.append(TxnOffsetCommitResponseTopic(topic.name, rows))
-        yield
-    return response
+    rows = yield from rows_as_listed(
+        request.topics,
+        (name, partition_indexes),
+        lambda index: TxnOffsetCommitResponsePartition(index, error_code),
+        TxnOffsetCommitResponseTopic,
+    )
+    return TxnOffsetCommitResponse(topics=rows)
 
 
 def _txn_offset_commit(rights: Rights, request: TxnOffsetCommitRequest) -> Steps[Verdict]:

@@ -14,7 +14,7 @@ FENCED_LEADER_EPOCH 74, UNKNOWN_LEADER_EPOCH 75, UNSUPPORTED_COMPRESSION_TYPE 76
 import asyncio
 from collections.abc import Awaitable, Generator, Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkapy.delayed import Delayed
 from kafkapy.protocol.constants import AclOperation, AclResourceType
@@ -177,11 +177,11 @@ def _fetch_many(
     request: FetchRequest,
     wishes: Wishes,
     session: FetchSession | None,
-    denied: Sequence[TopicPartition] = (),
+    allowed: "_Allowed | None" = None,
 ) -> Steps[Answered]:
     turns().end_slice()
     yield
-    answered = _read(context, request, wishes, session, denied)
+    answered = _read(context, request, wishes, session, allowed)
     return (yield from answered) if isinstance(answered, Generator) else answered
 
 
@@ -189,31 +189,40 @@ def _fetch_allowed(
     context: "RequestContext", request: FetchRequest, wishes: Wishes, session: FetchSession | None
 ) -> Steps[Answered]:
     """``_fetch`` with an authorizer, which is asked about all partitions of a session at each of its fetches."""
-    denied = yield from _denied(context, request, wishes)
+    allowed = yield from _allowed(context, request, wishes)
     if len(wishes) > MANY:
-        return (yield from _fetch_many(context, request, wishes, session, denied))
-    answered = _read(context, request, wishes, session, denied)
+        return (yield from _fetch_many(context, request, wishes, session, allowed))
+    answered = _read(context, request, wishes, session, allowed)
     return (yield from answered) if isinstance(answered, Generator) else answered
 
 
-def _denied(context: "RequestContext", request: FetchRequest, wishes: Wishes) -> Steps[list[TopicPartition]]:
-    """Return the partitions that the client may not read: a follower needs ClusterAction, others Read on the topic."""
+class _Allowed(NamedTuple):
+    """The wishes that the client may read, and the answers for the others."""
+
+    wishes: Wishes
+    refused: list[PartitionRead]
+
+
+def _allowed(context: "RequestContext", request: FetchRequest, wishes: Wishes) -> Steps[_Allowed | None]:
+    """Split the wishes by rights: a follower needs ClusterAction, others Read on the topic. None: all are allowed."""
     rights = context.rights()
     if rights is None:
-        return []
-    if request.replica_id >= 0:
-        return [] if rights.may_on_cluster(AclOperation.CLUSTER_ACTION) else list(wishes)
-    allowed: dict[str, bool] = {}
-    denied: list[TopicPartition] = []
-    for number, topic_partition in enumerate(wishes, start=1):
+        return None
+    is_follower = request.replica_id >= 0
+    may_follow = is_follower and rights.may_on_cluster(AclOperation.CLUSTER_ACTION)
+    known: dict[str, bool] = {}
+    split = _Allowed({}, [])
+    for number, (topic_partition, wish) in enumerate(wishes.items(), start=1):
         topic = topic_partition.topic
-        if topic not in allowed:
-            allowed[topic] = rights.may(AclOperation.READ, AclResourceType.TOPIC, topic)
-        if not allowed[topic]:
-            denied.append(topic_partition)
+        if topic not in known:
+            known[topic] = may_follow if is_follower else rights.may(AclOperation.READ, AclResourceType.TOPIC, topic)
+        if known[topic]:
+            split.wishes[topic_partition] = wish
+        else:
+            split.refused.append(PartitionRead(topic_partition, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         if number % PIECE == 0:
             yield
-    return denied
+    return split if split.refused else None
 
 
 def _read(
@@ -221,12 +230,12 @@ def _read(
     request: FetchRequest,
     wishes: Wishes,
     session: FetchSession | None,
-    denied: Sequence[TopicPartition] = (),
+    allowed: "_Allowed | None" = None,
 ) -> MaybeSteps[Answered]:
-    """Read the wishes that are not ``denied``; the response, and a new session, have all of them."""
+    """Read all wishes or those that are ``allowed``; the response, and a new session, have all of them."""
     services, version, replica_id = context.services, context.header.api_version, request.replica_id
     replicas, isolation_level = services.replica_manager, request.isolation_level
-    readable = wishes.keys() - set(denied) if denied else wishes
+    readable = wishes if allowed is None else allowed.wishes
     if isolation_level not in ISOLATION_LEVELS and not replicas.partitions.keys().isdisjoint(readable):
         return _refuse_level(request)  # Apache Kafka notices the level only when it reads a partition
     is_consumer = replica_id < 0
@@ -245,8 +254,8 @@ def _read(
         )
     )
     opens_session = session is None and request.session_epoch == INITIAL_EPOCH
-    if denied:
-        return _read_allowed(context, limits, wishes, session, opens_session, denied)
+    if allowed is not None:
+        return _read_allowed(context, limits, wishes, session, opens_session, allowed)
     return fetch(
         replicas,
         wishes,
@@ -263,16 +272,14 @@ def _read_allowed(
     wishes: Wishes,
     session: FetchSession | None,
     opens_session: bool,
-    denied: Sequence[TopicPartition],
+    allowed: _Allowed,
 ) -> MaybeSteps[Answered]:
-    refused = [PartitionRead(each, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED) for each in denied]
-    hidden = set(denied)
-    allowed = {each: wish for each, wish in wishes.items() if each not in hidden}
-
     def answer(reads: Reads) -> MaybeSteps[Answer]:
-        return _answer(context, limits, wishes, session, opens_session, [*reads, *refused])
+        return _answer(context, limits, wishes, session, opens_session, [*reads, *allowed.refused])
 
-    return fetch(context.services.replica_manager, allowed, limits, answer, None) if allowed else answer([])
+    if not allowed.wishes:
+        return answer([])
+    return fetch(context.services.replica_manager, allowed.wishes, limits, answer, None)
 
 
 def _refuse_level(request: FetchRequest) -> Steps[FetchResponse]:

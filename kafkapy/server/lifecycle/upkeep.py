@@ -140,9 +140,7 @@ def report_limits(upkeep: Upkeep, services: Services) -> None:
             "lines about refused requests and closed connections were left out of this log": (
                 lambda: metrics.peer_lines.left_out
             ),
-            "denied operations are not in the log of kafka.authorizer.logger": lambda: (
-                metrics.audit_lines.left_out
-            ),
+            "denied operations are not in the log of kafka.authorizer.logger": lambda: metrics.audit_lines.left_out,
             "records of the coordinators' topics could not be decoded": lambda: coordinators.skipped_records,
         }
     )
