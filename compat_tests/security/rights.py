@@ -14,7 +14,7 @@ from harness.process import wait_for
 from harness.wire import Wire
 from kafkapy.clock import SystemClock
 from kafkapy.metadata.acls import AclStore
-from kafkapy.protocol.constants import AclOperation, AclPatternType, AclPermissionType
+from kafkapy.protocol.constants import AclOperation, AclPatternType, AclPermissionType, AclResourceType
 from kafkapy.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkapy.security.acls import AclEntry, ResourcePattern
 from kafkapy.security.authorizer import AclAuthorizer
@@ -39,18 +39,27 @@ class Rights:
         self._numbers = itertools.count()
 
     def allow(self, *rights: Right) -> None:
-        """Let the client have these rights and no others; returns when the broker knows it."""
-        marker = f"marker-{next(self._numbers)}"
+        """Let the client have these rights and no others; returns when the broker knows it.
+
+        The last change denies a right, which an earlier one may have allowed for all topics; the change before it
+        allows one.
+        """
+        number = next(self._numbers)
+        allowed, denied = f"allowed-{number}", f"denied-{number}"
         wanted: Entries = {}
-        for operation, kind, name in (*rights, on_topic(AclOperation.DESCRIBE, marker)):
+        for operation, kind, name in (*rights, on_topic(AclOperation.DESCRIBE, allowed)):
             entry = AclEntry(CLIENT, "127.0.0.1", operation, AclPermissionType.ALLOW)
             wanted.setdefault(ResourcePattern(kind, name, AclPatternType.LITERAL), []).append(entry)
+        last = ResourcePattern(AclResourceType.TOPIC, denied, AclPatternType.LITERAL)
+        wanted[last] = [AclEntry(CLIENT, "127.0.0.1", AclOperation.DESCRIBE, AclPermissionType.DENY)]
         self.write(wanted)
-        asked = ListOffsetsRequest(-1, topics=[ListOffsetsTopic(marker, [ListOffsetsPartition(0, -1, -1)])])
+        topics = [ListOffsetsTopic(name, [ListOffsetsPartition(0, -1, -1)]) for name in (allowed, denied)]
 
         def is_known() -> bool:
             with Wire(self._bootstrap) as wire:
-                return bool(wire.ask(asked, 5).topics[0].partitions[0].error_code != NO_TOPIC)
+                answer = wire.ask(ListOffsetsRequest(-1, topics=topics), 5)
+            codes = {topic.name: topic.partitions[0].error_code for topic in answer.topics}
+            return codes[allowed] != NO_TOPIC and codes[denied] == NO_TOPIC
 
         assert wait_for(is_known, 30), "the broker does not read the ACLs"
 

@@ -29,7 +29,7 @@ from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestT
 from kafkapy.protocol.messages.offset_commit import OffsetCommitRequest
 from kafkapy.security.acls import AclEntry, ResourcePattern
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.java, pytest.mark.together, pytest.mark.timeout(600)]
 
 AUTHORIZER: Final = {
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
