@@ -7,10 +7,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from kafkapy.cli.connect import connect
 from kafkapy.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Yes
 from kafkapy.cli.output import counted, done, examples, fail, failures_in_one_line, say, show
 from kafkapy.clients.acls import Acl, AclSelection, add_acls, list_acls, remove_acls
-from kafkapy.clients.cluster import ClusterClient
 from kafkapy.protocol.constants import AclOperation, AclPatternType, AclPermissionType, AclResourceType
 
 app = typer.Typer(no_args_is_help=True)
@@ -55,7 +55,7 @@ def list_(
     """List ACLs: all, or those that hold for the named resources, with the ACLs of prefixes and of every name."""
     asked = [(kind, name, AclPatternType.MATCH) for kind, name, _ in _parsed_resources(resources or ())]
     selections = [AclSelection(*each, principal=principal) for each in asked] or [AclSelection(principal=principal)]
-    with failures_in_one_line(), ClusterClient(bootstrap) as client:
+    with failures_in_one_line(), connect(bootstrap) as client:
         found = {acl for each in selections for acl in list_acls(client, each)}
     show([_row(acl) for acl in sorted(found)], as_json=as_json, title="ACLs")
 
@@ -87,7 +87,7 @@ def add(
         Acl(*resource, principal, host, each, permission)
         for resource, each, (principal, permission) in product(_parsed_resources(resources), operations, permissions)
     ]
-    with failures_in_one_line(), ClusterClient(bootstrap) as client:
+    with failures_in_one_line(), connect(bootstrap) as client:
         add_acls(client, acls)
     say(f"added: {counted(len(acls), 'ACL')}")
 
@@ -112,7 +112,7 @@ def remove(
         AclSelection(*resource, principal, operation=each)
         for resource, each in product(_parsed_resources(resources), operations)
     ]
-    with failures_in_one_line(), ClusterClient(bootstrap) as client:
+    with failures_in_one_line(), connect(bootstrap) as client:
         if not yes:
             found = {acl for each in selections for acl in list_acls(client, each)}
             show([_row(acl) for acl in sorted(found)], as_json=False, title="ACLs", to_error=True)
