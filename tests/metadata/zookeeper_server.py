@@ -13,6 +13,7 @@ from typing import Any, Self
 from kazoo.protocol import serialization
 from kazoo.protocol.serialization import int_struct, long_struct, read_acl, read_buffer, read_string, stat_struct
 
+from kafkapy.clock import SystemClock
 from kafkapy.metadata.store import (
     BadVersionError,
     Check,
@@ -97,7 +98,7 @@ class ZooKeeperServer:
             session.connection.close()
 
     def apply(self, operations: Iterable[Operation], session: int) -> list[Any]:
-        applied = self.tree.apply(operations, 1_000, session)
+        applied = self.tree.apply(operations, SystemClock().now_ms(), session)
         for event in applied.events:
             if event.kind is EventKind.CHILDREN:
                 self.children_zxids[event.path] = self.tree.zxid
