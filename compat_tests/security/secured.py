@@ -30,8 +30,7 @@ class SecuredBroker:
         }
         for kind, security in self.security.items():
             for key, value in security.broker_settings().items():
-                bare = key.partition(".plain.")[2] and f"plain.{key.partition('.plain.')[2]}"
-                settings[f"listener.name.{_name(kind).lower()}.{bare or key}"] = value
+                settings[f"listener.name.{_name(kind).lower()}.{key.removeprefix(security.prefix)}"] = value
         return settings
 
     def store_users(self) -> None:

@@ -45,11 +45,16 @@ def _facts(answer: Any) -> Any:
         return answer.error_code, list(answer.mechanisms)
     if name == "SaslAuthenticateResponse":
         return answer.error_code, answer.error_message, bytes(answer.auth_bytes), answer.session_lifetime_ms
+    if name == "MetadataResponse":
+        return SERVED if answer.brokers else name
     return name
 
 
 SHAKE = (SaslHandshakeRequest("PLAIN"), 1)
 SHAKEN = (0, ["PLAIN"])
+TOKEN = (SaslAuthenticateRequest(PLAIN), 1)
+SERVED = "the brokers"
+"""A response with the metadata of the cluster."""
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
@@ -67,18 +72,14 @@ SHAKEN = (0, ["PLAIN"])
             58,
             "Authentication failed: Client requested an authorization id that is different from username",
         ),
-        (
-            b"alice",
-            58,
-            "Authentication failed during authentication due to invalid credentials with SASL mechanism PLAIN",
-        ),
+        (b"alice", 58, "Invalid SASL/PLAIN response: expected 3 tokens, got 1"),
     ],
 )
 def test_a_token_of_plain(secured_broker: SecuredBroker, token: bytes, code: int, text: str, version: int) -> None:
     found = _talk(
         secured_broker, "sasl_plaintext", [SHAKE, (SaslAuthenticateRequest(token), version), (MetadataRequest([]), 8)]
     )
-    assert found == [SHAKEN, (code, text, b"", 0), CLOSED if code else "MetadataResponse"]
+    assert found == [SHAKEN, (code, text, b"", 0), CLOSED if code else SERVED]
 
 
 @pytest.mark.parametrize(
@@ -99,26 +100,28 @@ def test_another_mechanism(secured_broker: SecuredBroker) -> None:
 
 
 @pytest.mark.parametrize(
-    ("requests", "answers"),
+    ("requests", "is_served"),
     [
-        ([(MetadataRequest([]), 8)], [CLOSED]),
-        ([(SaslAuthenticateRequest(PLAIN), 1)], [CLOSED]),
-        ([(ApiVersionsRequest(), 0), SHAKE], ["ApiVersionsResponse", SHAKEN]),
-        ([SHAKE, SHAKE], [SHAKEN, CLOSED]),
-        ([SHAKE, (MetadataRequest([]), 8)], [SHAKEN, CLOSED]),
-        ([SHAKE, (ApiVersionsRequest(), 0)], [SHAKEN, CLOSED]),
+        ([], False),
+        ([TOKEN], False),
+        ([SHAKE, TOKEN], True),
+        ([(ApiVersionsRequest(), 0), SHAKE, TOKEN], True),
+        ([TOKEN, SHAKE, TOKEN], False),
+        ([SHAKE, SHAKE, TOKEN], False),
+        ([SHAKE, (MetadataRequest([]), 8), TOKEN], False),
+        ([SHAKE, (ApiVersionsRequest(), 0), TOKEN], False),
     ],
-    ids=["metadata", "token", "versions", "twice", "metadata-between", "versions-between"],
+    ids=["nothing", "token", "usual", "versions", "token-first", "twice", "metadata-between", "versions-between"],
 )
-def test_the_order_of_requests(
-    secured_broker: SecuredBroker, requests: list[tuple[Any, int]], answers: list[Any]
-) -> None:
-    assert _talk(secured_broker, "sasl_plaintext", requests) == answers
+def test_the_order_of_requests(secured_broker: SecuredBroker, requests: list[tuple[Any, int]], is_served: bool) -> None:
+    """Apache Kafka answers some requests out of order with an error before it closes the connection, kafkapy none."""
+    found = _talk(secured_broker, "sasl_plaintext", [*requests, (MetadataRequest([]), 8)])
+    assert (found[-1] == SERVED) == is_served
+    assert is_served or (found[-1] is CLOSED and SERVED not in found)
 
 
 def test_a_second_token_after_the_authentication(secured_broker: SecuredBroker) -> None:
-    token = (SaslAuthenticateRequest(PLAIN), 1)
-    found = _talk(secured_broker, "sasl_plaintext", [SHAKE, token, token])
+    found = _talk(secured_broker, "sasl_plaintext", [SHAKE, TOKEN, TOKEN])
     assert found[:2] == [SHAKEN, (0, "", b"", 0)]
     assert found[2][0] == 34
 

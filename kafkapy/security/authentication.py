@@ -22,7 +22,7 @@ from typing import Final, NamedTuple, Protocol
 from kafkapy.clock import Clock, TimerHandle
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.security.errors import AuthenticationFailedError
-from kafkapy.security.mechanisms import Exchange, MalformedTokenError, Mechanism
+from kafkapy.security.mechanisms import MalformedTokenError, Mechanism, SaslExchange
 from kafkapy.security.principals import USER
 
 FRAME_SIZE: Final = 65_536
@@ -89,7 +89,7 @@ class Authentication:
         self._connection: AuthenticatedConnection | None = connection
         self._deadline: TimerHandle | None = clock.call_later(TIME_LIMIT_MS, self._too_late)
         self._mechanism = ""
-        self._exchange: Exchange | None = None
+        self._exchange: SaslExchange | None = None
         self._user: str | None = None
         self._begun_ms = 0.0
         self._expires_s: float | None = None

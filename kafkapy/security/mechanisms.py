@@ -8,7 +8,7 @@ class MalformedTokenError(Exception):
     """A token is not of the mechanism, or proves nothing: the peer gets the mechanism's name and no reason."""
 
 
-class Exchange(ABC):
+class SaslExchange(ABC):
     """The server's side of one authentication: tokens in, tokens out, until ``user`` is known."""
 
     user: str | None = None
@@ -26,5 +26,5 @@ class Exchange(ABC):
         self.user = user
 
 
-Mechanism = Callable[[], Exchange]
+Mechanism = Callable[[], SaslExchange]
 """Begins an authentication."""

@@ -5,7 +5,7 @@ from collections.abc import Generator, Mapping
 from typing import Final
 
 from kafkapy.security.errors import AuthenticationFailedError
-from kafkapy.security.mechanisms import Exchange, MalformedTokenError
+from kafkapy.security.mechanisms import MalformedTokenError, SaslExchange
 
 NAME: Final = "PLAIN"
 USER_OPTION: Final = "user_"
@@ -17,7 +17,7 @@ def users_of(options: Mapping[str, str]) -> dict[str, str]:
     return {name.removeprefix(USER_OPTION): value for name, value in options.items() if name.startswith(USER_OPTION)}
 
 
-class PlainServer(Exchange):
+class PlainServer(SaslExchange):
     """One authentication with PLAIN; ``users`` are the passwords by name."""
 
     def __init__(self, users: Mapping[str, str]) -> None:
@@ -30,7 +30,7 @@ class PlainServer(Exchange):
         except UnicodeDecodeError as error:
             raise MalformedTokenError("a PLAIN token is not UTF-8") from error
         if len(parts) != 3:
-            raise MalformedTokenError(f"a PLAIN token has {len(parts)} parts in place of 3")
+            raise AuthenticationFailedError(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
         authorization_id, name, password = parts
         if not name:
             raise AuthenticationFailedError("Authentication failed: username not specified")

@@ -19,7 +19,7 @@ from collections.abc import Callable, Generator
 from typing import Final, NamedTuple
 
 from kafkapy.security.errors import AuthenticationFailedError
-from kafkapy.security.mechanisms import Exchange, MalformedTokenError
+from kafkapy.security.mechanisms import MalformedTokenError, SaslExchange
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 """The hash function of each mechanism."""
@@ -94,7 +94,7 @@ def _new_nonce() -> str:
     return secrets.token_urlsafe(_NONCE_SIZE)
 
 
-class ScramServer(Exchange):
+class ScramServer(SaslExchange):
     """One authentication with SCRAM."""
 
     def __init__(self, mechanism: str, credential_of: CredentialOf, new_nonce: Callable[[], str] = _new_nonce) -> None:

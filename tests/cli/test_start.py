@@ -253,7 +253,7 @@ def test_a_data_directory_of_another_cluster_is_reported_in_one_line(tmp_path: P
         (
             ["listeners=SSL://127.0.0.1:0"],
             1,
-            "kafkapy: the listener SSL://127.0.0.1:0 uses SSL: kafkapy supports only PLAINTEXT",
+            "kafkapy: listener SSL: a TLS listener needs a certificate: ssl.keystore.location is not set",
         ),
         (["zookeeper.connect=localhost"], 1, "kafkapy: 'localhost' is no address of a ZooKeeper"),
         (

@@ -101,11 +101,6 @@ def test_the_authorizer_of_apache_kafka_is_accepted(name: str) -> None:
             {"zookeeper.connect": "h:1", "inter.broker.protocol.version": "2.5", "log.message.format.version": "2.5"},
             "inter.broker.protocol.version is 2.5: in a cluster it must be at least 2.6-IV0",
         ),
-        ({"listeners": "SSL://127.0.0.1:9093"}, r"the listener SSL://127\.0\.0\.1:9093 uses SSL"),
-        (
-            {"listeners": "IN://:1", "listener.security.protocol.map": "IN:SASL_PLAINTEXT"},
-            "uses SASL_PLAINTEXT: kafkapy supports only PLAINTEXT",
-        ),
     ],
 )
 def test_features_that_kafkapy_lacks_are_refused(properties: dict[str, str], message: str) -> None:

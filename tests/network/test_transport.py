@@ -1,4 +1,4 @@
-"""The parts that depend on the security protocol; a transport for TLS needs only ``ConnectionTransport``."""
+"""The parts that depend on the security protocol."""
 
 import asyncio
 import logging
@@ -7,7 +7,6 @@ import shutil
 import socket
 import ssl
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,9 @@ import pytest
 
 from harness.client import Client, batch, fetch_request, frame, values_of
 from kafkapy.network import sender, transport
-from kafkapy.network.sender import SENDFILE_FROM_SIZE, BodySender
-from kafkapy.network.transport import PlaintextTransport, unread_before_end
+from kafkapy.network.sender import SENDFILE_FROM_SIZE
+from kafkapy.network.session import ANONYMOUS
+from kafkapy.network.transport import PlaintextTransport, TlsTransport, unread_before_end
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from tests.server.harness import run, running_broker, until
 
@@ -39,33 +39,6 @@ def test_unread_bytes_are_unknown_on_other_systems(missing: str, monkeypatch: py
     with here, there:
         there.close()
         assert unread_before_end(here.fileno()) is None
-
-
-class EncryptedTransport:
-    """A transport for TLS with the methods of ``ConnectionTransport``."""
-
-    def __init__(self, context: ssl.SSLContext) -> None:
-        self.context = context
-
-    async def start(self, sock: socket.socket, connection: asyncio.BufferedProtocol) -> None:
-        await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, sock, ssl=self.context)
-
-    def limit_writing(self, transport: asyncio.Transport) -> None:
-        transport.set_write_buffer_limits(high=1, low=0)
-
-    def new_sender(
-        self,
-        transport: asyncio.Transport,
-        sock: socket.socket,  # its bytes are encrypted by the transport
-        *,
-        is_blocked: Callable[[], bool],
-        on_done: Callable[[], None],
-    ) -> BodySender:
-        return BodySender(transport, is_blocked=is_blocked, on_done=on_done)
-
-    def unread_before_end(self, transport: asyncio.Transport) -> int | None:
-        del transport
-        return None
 
 
 @pytest.fixture
@@ -100,7 +73,7 @@ def test_an_encrypted_connection_gets_slices_through_its_transport(
             await plain.create_topic("t", len(sizes))
             for partition, size in enumerate(sizes):
                 assert (await plain.produce("t", batch(os.urandom(size)), partition=partition)).error_code == 0
-            broker.listeners[0].transport = EncryptedTransport(ours)
+            broker.listeners[0].transport = TlsTransport(ours, lambda _: ANONYMOUS)
             reader, writer = await asyncio.open_connection(
                 "127.0.0.1", broker.port, ssl=theirs, server_hostname="localhost", limit=1 << 16
             )
@@ -136,7 +109,7 @@ def test_a_failed_start_ends_only_its_connection(
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             plain = await Client.connect(broker)
-            broker.listeners[0].transport = EncryptedTransport(ours)
+            broker.listeners[0].transport = TlsTransport(ours, lambda _: ANONYMOUS)
             other = await Client.connect(broker)
             other.send(frame(ApiVersionsRequest(), 0))
             assert await other.is_closed()

@@ -37,10 +37,12 @@ def test_the_client_is_told_why(token: bytes, problem: str) -> None:
     assert server.user is None
 
 
-@pytest.mark.parametrize("token", [b"", b"alice", b"\0alice", b"\0alice\0secret\0", b"\xff\0a\0b"])
-def test_tokens_of_another_form_are_refused(token: bytes) -> None:
-    with pytest.raises(MalformedTokenError):
+@pytest.mark.parametrize(("token", "count"), [(b"", 1), (b"alice", 1), (b"\0alice", 2), (b"\0alice\0secret\0", 4)])
+def test_tokens_of_another_form_are_refused(token: bytes, count: int) -> None:
+    with pytest.raises(AuthenticationFailedError, match=f"expected 3 tokens, got {count}"):
         PlainServer(USERS).step(token)
+    with pytest.raises(MalformedTokenError):
+        PlainServer(USERS).step(b"\xff\0a\0b")
 
 
 def test_our_client_sends_one_token() -> None:

@@ -275,7 +275,7 @@ def test_a_broker_does_not_start_with_what_it_can_not_use(keys: dict[str, str], 
         with pytest.raises(Exception, match=r".") as refused:  # the block is one statement
             async with broker_with_sasl(tmp_path, **keys):
                 pass
-        assert str(refused.value).startswith(problem)
+        assert problem in str(refused.value)
         assert "secret" not in str(refused.value)
 
     run(scenario())

@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from kafkapy.replication.fetchers import ReplicaFetchers
     from kafkapy.replication.log_dir_moves import LogDirMoves
     from kafkapy.server.access.control import AclAccessControl
+    from kafkapy.server.lifecycle.listener_security import ListenerSecurity
 
 logger: Final = logging.getLogger(__name__)
 
@@ -134,6 +135,7 @@ class BrokerServer:
         self.broken = asyncio.Event()
         """Set when every data directory has failed, so that the broker can't serve any more."""
         self._services: Services | None = None
+        self._security: ListenerSecurity | None = None
         self._cleanup = AsyncExitStack()
         self._is_killed = False
         self._moves_leaderships = True
@@ -198,6 +200,7 @@ class BrokerServer:
 
     async def _start(self) -> None:
         check_built(self.config)
+        self._prepare_security()
         metrics = Metrics()
         logs, identity = self._open_directories(metrics)
         store = await self._open_store(logs, identity)
@@ -245,7 +248,6 @@ class BrokerServer:
             access=await self._access_control(node, store, metrics),
         )
         self._bind(metrics, services.memory)
-        self._secure(node)
         requests.serve(services, Session.local(self.listeners[0].name))
         for coordinator in (groups, transactions):
             coordinator.startup()
@@ -543,24 +545,20 @@ class BrokerServer:
         self._cleanup.callback(self._compute.close)  # after the listeners, whose last requests may need it
         for endpoint in config.listeners:
             listener = Listener(endpoint, bind(endpoint), clock, shared)
+            if self._security is not None:
+                self._security.secure(listener)
             self.listeners.append(listener)
             self._cleanup.push_async_callback(listener.stop)
 
-    def _secure(self, node: MetadataNode) -> None:
-        """Prepare TLS and SASL for the listeners that are not PLAINTEXT."""
-        secured = [listener for listener in self.listeners if listener.endpoint.security_protocol != PLAINTEXT]
-        if not secured:
+    def _prepare_security(self) -> None:
+        """Read the certificates and passwords of the listeners that are not PLAINTEXT; raises InvalidConfigError."""
+        if all(endpoint.security_protocol == PLAINTEXT for endpoint in self.config.listeners):
             return
-        from kafkapy.security.errors import InvalidSecurityError
         from kafkapy.server.lifecycle.listener_security import ListenerSecurity, inter_broker_security
 
-        try:
-            security = ListenerSecurity(self.config, self.clock, node.config_admin)
-            for listener in secured:
-                security.secure(listener)
-        except InvalidSecurityError as error:
-            raise InvalidConfigError(str(error)) from None
-        self.config.add_listener(security.reload)
+        self._security = ListenerSecurity(
+            self.config, self.clock, lambda user: self.services.config_admin.cached_user_overrides(user)
+        )
         if self._is_in_cluster and self._inter_broker_protocol != PLAINTEXT:
             inter_broker_security(self.config, self._inter_broker_protocol, self.clock.now_ms())  # fails now, not later
 

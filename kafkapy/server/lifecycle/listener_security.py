@@ -11,7 +11,6 @@ from kafkapy.config.errors import InvalidConfigError
 from kafkapy.config.keys import format_value
 from kafkapy.config.listeners import EndPoint
 from kafkapy.controller.active_controller import inter_broker_listener
-from kafkapy.metadata.configs import ConfigAdmin
 from kafkapy.network.errors import RefusedError
 from kafkapy.network.listener import Listener
 from kafkapy.network.transport import ConnectionTransport, PlaintextTransport, TlsTransport
@@ -51,25 +50,42 @@ def _own_text(config: BrokerConfig, name: str) -> str | None:
 
 
 class ListenerSecurity:
-    """Secures listeners, and replaces their TLS contexts when the keys of their stores change."""
+    """The security of all listeners that are not PLAINTEXT; TLS contexts are replaced when their stores' keys change.
 
-    def __init__(self, config: BrokerConfig, clock: Clock, users: ConfigAdmin) -> None:
+    ``user_overrides`` returns what the metadata has of a user: SCRAM credentials. Raises InvalidConfigError.
+    """
+
+    def __init__(self, config: BrokerConfig, clock: Clock, user_overrides: Callable[[str], Mapping[str, str]]) -> None:
         self._config = config
         self._clock = clock
-        self._users = users
-        self._rules = PrincipalRules(config.text("ssl.principal.mapping.rules"))
+        self._user_overrides = user_overrides
         self._transports: dict[str, TlsTransport] = {}
+        self._sasl: dict[str, SaslSettings] = {}
+        try:
+            self._rules = PrincipalRules(config.text("ssl.principal.mapping.rules"))
+        except InvalidSecurityError as error:
+            raise InvalidConfigError(str(error)) from None
+        for endpoint in config.listeners:
+            try:
+                self._prepare(endpoint)
+            except InvalidSecurityError as error:
+                raise InvalidConfigError(f"listener {endpoint.listener_name}: {error}") from None
+        config.add_listener(self._reload)
+
+    def _prepare(self, endpoint: EndPoint) -> None:
+        name = endpoint.listener_name
+        if endpoint.security_protocol in _TLS_PROTOCOLS:
+            context = server_context(self._tls_values(name), self._clock.now_ms())
+            self._transports[name] = TlsTransport(context, self._principal_of)
+        if endpoint.security_protocol in _SASL_PROTOCOLS:
+            self._sasl[name] = self._sasl_settings(name)
 
     def secure(self, listener: Listener) -> None:
-        """Give a listener what its security protocol needs; raises InvalidSecurityError."""
-        endpoint = listener.endpoint
-        transport: ConnectionTransport = PlaintextTransport()
-        if endpoint.security_protocol in _TLS_PROTOCOLS:
-            transport = self._transports[endpoint.listener_name] = self._tls(endpoint)
-        sasl = self._sasl(endpoint) if endpoint.security_protocol in _SASL_PROTOCOLS else None
-        listener.secure(transport, sasl)
+        """Give a listener what its security protocol needs."""
+        transport: ConnectionTransport = self._transports.get(listener.name) or PlaintextTransport()
+        listener.secure(transport, self._sasl.get(listener.name))
 
-    def reload(self, names: frozenset[str]) -> None:
+    def _reload(self, names: frozenset[str]) -> None:
         """Read the stores of listeners again whose keys have changed; a store that can't be used changes nothing."""
         for listener, transport in self._transports.items():
             prefix = f"listener.name.{listener.lower()}.ssl."
@@ -80,11 +96,6 @@ class ListenerSecurity:
                     logger.error("Listener %s keeps its certificate: %s", listener, error)
                 else:
                     logger.info("Listener %s has read its certificates again", listener)
-
-    def _tls(self, endpoint: EndPoint) -> TlsTransport:
-        name = endpoint.listener_name
-        context = server_context(self._tls_values(name), self._clock.now_ms())
-        return TlsTransport(context, self._principal_of)
 
     def _tls_values(self, listener: str) -> dict[str, str]:
         values = listener_values(self._config, listener)
@@ -100,8 +111,7 @@ class ListenerSecurity:
         except AuthenticationFailedError as error:
             raise RefusedError(str(error)) from None
 
-    def _sasl(self, endpoint: EndPoint) -> SaslSettings:
-        listener = endpoint.listener_name
+    def _sasl_settings(self, listener: str) -> SaslSettings:
         values = listener_values(self._config, listener)
         names = [name.strip() for name in values["sasl.enabled.mechanisms"].split(",") if name.strip()]
         key = "connections.max.reauth.ms"
@@ -114,10 +124,7 @@ class ListenerSecurity:
     def _mechanism(self, listener: str, name: str) -> Mechanism:
         make = _MECHANISMS.get(name)
         if make is None:
-            raise InvalidSecurityError(
-                f"sasl.enabled.mechanisms names {name}: kafkapy has {', '.join(_MECHANISMS)}; set it for the listener"
-                f" {listener}"
-            )
+            raise InvalidSecurityError(f"sasl.enabled.mechanisms names {name}: kafkapy has {', '.join(_MECHANISMS)}")
         return make(self, listener, name)
 
     def _plain(self, listener: str, _name: str) -> Mechanism:
@@ -129,7 +136,7 @@ class ListenerSecurity:
         return lambda: ScramServer(name, self._credential_of)
 
     def _credential_of(self, mechanism: str, user: str) -> ScramCredential | None:
-        text = self._users.cached_user_overrides(user).get(mechanism)
+        text = self._user_overrides(user).get(mechanism)
         try:
             return None if text is None else ScramCredential.parse(text)
         except ValueError:

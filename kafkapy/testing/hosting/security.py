@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from kafkapy.server.dispatch.context import Services
 
 
-class Kind(NamedTuple):
+class SecurityKind(NamedTuple):
     """The security protocol and the SASL mechanism of a listener, empty without SASL."""
 
     protocol: str
@@ -19,13 +19,13 @@ class Kind(NamedTuple):
     asks_for_certificates: bool = False
 
 
-KINDS: Final[Mapping[str, Kind]] = {
-    "ssl": Kind("SSL"),
-    "mtls": Kind("SSL", asks_for_certificates=True),
-    "sasl_plaintext": Kind("SASL_PLAINTEXT", "PLAIN"),
-    "sasl_ssl": Kind("SASL_SSL", "PLAIN"),
-    "scram": Kind("SASL_SSL", "SCRAM-SHA-256"),
-    "scram_plaintext": Kind("SASL_PLAINTEXT", "SCRAM-SHA-512"),
+KINDS: Final[Mapping[str, SecurityKind]] = {
+    "ssl": SecurityKind("SSL"),
+    "mtls": SecurityKind("SSL", asks_for_certificates=True),
+    "sasl_plaintext": SecurityKind("SASL_PLAINTEXT", "PLAIN"),
+    "sasl_ssl": SecurityKind("SASL_SSL", "PLAIN"),
+    "scram": SecurityKind("SASL_SSL", "SCRAM-SHA-256"),
+    "scram_plaintext": SecurityKind("SASL_PLAINTEXT", "SCRAM-SHA-512"),
 }
 """The kinds of security that ``Broker(security=…)`` knows."""
 DEFAULT_USERS: Final = {"admin": "admin-secret", "alice": "alice-secret", "bob": "bob-secret"}
@@ -88,13 +88,19 @@ class BrokerSecurity:
                 "ssl.truststore.certificates": self._authority.certificate,
                 "ssl.client.auth": "required" if self.kind.asks_for_certificates else "none",
             }
-        if self.kind.mechanism:
-            settings["sasl.enabled.mechanisms"] = self.kind.mechanism
-        if self.kind.mechanism == "PLAIN":
-            users = " ".join(f"user_{name}={_quoted(password)}" for name, password in self.users.items())
-            key = f"listener.name.{self.kind.protocol.lower()}.plain.sasl.jaas.config"
-            settings[key] = f"{_LOGIN_MODULES['PLAIN']} required {users};"
+        mechanism = self.kind.mechanism
+        if mechanism:
+            settings["sasl.enabled.mechanisms"] = mechanism
+            users = [f" user_{name}={_quoted(password)}" for name, password in self.users.items()]
+            options = "".join(users) if mechanism == "PLAIN" else ""
+            key = f"{self.prefix}{mechanism.lower()}.sasl.jaas.config"
+            settings[key] = f"{_LOGIN_MODULES[mechanism]} required{options};"
         return settings
+
+    @property
+    def prefix(self) -> str:
+        """The beginning of keys that are for the listener alone; its name is that of the protocol."""
+        return f"listener.name.{self.kind.protocol.lower()}."
 
     async def store_users(self, services: "Services") -> None:
         """Store the SCRAM credentials of the users, which need a running broker."""
