@@ -4,8 +4,8 @@ Each resource pattern has a node with all its entries: ``/kafka-acl/<kind>/<name
 ``/kafka-acl-extended/prefixed/<kind>/<prefix>``. A write names the version that it has read, and is tried again with
 the entries of the present version if another broker has written meanwhile. It comes with a note
 (``change_notes.py``) below ``/kafka-acl-changes`` or ``/kafka-acl-extended-changes``, which names the pattern; every
-broker reads the pattern again. All data is JSON of version 1 with Kafka's names (``ClusterAction``), but the note about
-a literal pattern, which is the text ``Topic:name``.
+broker reads the pattern again. All data is JSON of version 1, but the note about a literal pattern, which is the text
+``TOPIC:name``. Nodes have Kafka's names (``ClusterAction``), notes those of the enumerations (``TRANSACTIONAL_ID``).
 
 The entries must fit into one node of the store. A ZooKeeper takes about 1 MB, which is some 10,000 entries.
 """
@@ -65,7 +65,8 @@ def _by_name(values: Iterable[_Enumeration]) -> dict[str, _Enumeration]:
     return {kafka_name(value): value for value in values}
 
 
-_RESOURCE_TYPES: Final = _by_name(RESOURCE_TYPES)
+_NOTED_TYPES: Final = {each.name: each for each in RESOURCE_TYPES} | _by_name(RESOURCE_TYPES)
+"""By their names in notes: ``TRANSACTIONAL_ID``, or ``TransactionalId`` as the first releases wrote it."""
 _OPERATIONS: Final = _by_name(each for each in AclOperation if each is not AclOperation.ANY)
 _PERMISSION_TYPES: Final = _by_name((AclPermissionType.DENY, AclPermissionType.ALLOW))
 
@@ -148,8 +149,11 @@ class AclChangesZNode:
 
     @staticmethod
     def encode(pattern: ResourcePattern) -> bytes:
-        """The text of a literal pattern, JSON of version 1 of another one."""
-        kind = kafka_name(AclResourceType(pattern.resource_type))
+        """The text of a literal pattern, JSON of version 1 of another one.
+
+        Apache Kafka does not find a kind by its name in other nodes, such as TransactionalId.
+        """
+        kind = AclResourceType(pattern.resource_type).name
         if pattern.pattern_type == AclPatternType.LITERAL:
             return f"{kind}:{pattern.name}".encode()
         name, type_name = pattern.name, AclPatternType(pattern.pattern_type).name
@@ -159,14 +163,14 @@ class AclChangesZNode:
     def decode_literal(data: bytes | None) -> ResourcePattern:
         """Decode a note below ``/kafka-acl-changes``."""
         kind, _, name = (data or b"").decode().partition(":")
-        return ResourcePattern(_value(_RESOURCE_TYPES, kind), name, AclPatternType.LITERAL)
+        return ResourcePattern(_value(_NOTED_TYPES, kind), name, AclPatternType.LITERAL)
 
     @staticmethod
     def decode_extended(data: bytes | None) -> ResourcePattern:
         """Decode a note below ``/kafka-acl-extended-changes``."""
         value = decode_json(data)
         pattern_type = _value({each.name: each for each in PATTERN_TYPES}, required(value, "patternType"))
-        kind = _value(_RESOURCE_TYPES, required(value, "resourceType"))
+        kind = _value(_NOTED_TYPES, required(value, "resourceType"))
         return ResourcePattern(kind, str(required(value, "name")), pattern_type)
 
 

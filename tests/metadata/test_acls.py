@@ -99,11 +99,12 @@ def test_foreign_entries_are_no_entries(data: object) -> None:
 def test_notes_are_written_as_apache_kafka_writes_them() -> None:
     named = ORDERS._replace(resource_type=AclResourceType.TRANSACTIONAL_ID, name="a:b")
     assert AclChangesZNode.child_path(ORDERS) == "/kafka-acl-changes/acl_changes_"
-    assert AclChangesZNode.encode(named) == b"TransactionalId:a:b"
-    assert AclChangesZNode.decode_literal(b"TransactionalId:a:b") == named
+    assert AclChangesZNode.encode(named) == b"TRANSACTIONAL_ID:a:b"
+    for text in (b"TRANSACTIONAL_ID:a:b", b"TransactionalId:a:b"):
+        assert AclChangesZNode.decode_literal(text) == named
     assert AclChangesZNode.child_path(PREFIX) == "/kafka-acl-extended-changes/acl_changes_"
     assert AclChangesZNode.encode(PREFIX) == (
-        b'{"version":1,"resourceType":"Topic","name":"or","patternType":"PREFIXED"}'
+        b'{"version":1,"resourceType":"TOPIC","name":"or","patternType":"PREFIXED"}'
     )
     assert AclChangesZNode.decode_extended(AclChangesZNode.encode(PREFIX)) == PREFIX
     for decode, data in ((AclChangesZNode.decode_literal, b"orders"), (AclChangesZNode.decode_extended, b"{}")):

@@ -70,7 +70,7 @@ def _all_refused(request: CreateAclsRequest, error_code: int, text: str) -> Crea
 
 
 async def _create(context: RequestContext, acls: AclStore, request: CreateAclsRequest) -> CreateAclsResponse:
-    results = [AclCreationResult(0, None) for _ in request.creations]
+    results = [AclCreationResult() for _ in request.creations]
     places: dict[ResourcePattern, list[int]] = {}
     for place, creation in enumerate(request.creations):
         text = _problem(creation)

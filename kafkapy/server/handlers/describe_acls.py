@@ -37,7 +37,7 @@ def _describe(acls: AclStore, request: DescribeAclsRequest) -> Steps[DescribeAcl
         request.operation,
         request.permission_type,
     )
-    response = DescribeAclsResponse(error_message=None, resources=[])
+    response = DescribeAclsResponse(resources=[])
     for pattern in acls.authorizer.patterns():
         if wanted.selects_pattern(pattern):
             found = yield from _selected(wanted, acls.authorizer.entries(pattern))

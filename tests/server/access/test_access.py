@@ -415,10 +415,10 @@ def test_acls_hold_from_the_next_request_on(tmp_path: Path) -> None:
             await _create(guarded, "t", "t2")
             creations = [_acl(), _acl(), _acl("t", resource_pattern_type=4), _acl("g", resource_type=3)]
             answer = await guarded.admin.ask(CreateAclsRequest(creations), 2)
-            assert [(each.error_code, each.error_message) for each in answer.results] == [(0, None)] * 4
+            assert [(each.error_code, each.error_message) for each in answer.results] == [(0, "")] * 4
             assert _fetched(await guarded.alice.fetch("t2")) == {"t2": (0, 0)}
             answer = await guarded.admin.ask(ALL_ACLS, 2)
-            assert (answer.error_code, answer.error_message) == (0, None)
+            assert (answer.error_code, answer.error_message) == (0, "")
             entries = {(2, "t", 3, ALICE, 3), (2, "t", 4, ALICE, 3), (3, "g", 3, ALICE, 3)}
             assert _described(answer) == entries
             filters = [
