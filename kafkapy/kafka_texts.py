@@ -112,6 +112,10 @@ def _scala_set(names: Iterable[str]) -> str:
 
 NO_AUTHORIZER: Final = "No Authorizer is configured on the broker."
 NO_AUTHORIZER_TO_DESCRIBE: Final = "No Authorizer is configured on the broker"
+TOPIC_NOT_AUTHORIZED: Final = "Topic authorization failed."
+GROUP_NOT_AUTHORIZED: Final = "Group authorization failed."
+CLUSTER_NOT_AUTHORIZED: Final = "Cluster authorization failed."
+TRANSACTIONAL_ID_NOT_AUTHORIZED: Final = "Transactional Id authorization failed."
 REQUEST_NOT_AUTHORIZED: Final = "Request is not authorized."
 CREATION_NOT_AUTHORIZED: Final = "Authorization failed."
 PARTITIONS_NOT_AUTHORIZED: Final = "The topic authorization is failed."

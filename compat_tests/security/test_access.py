@@ -37,7 +37,7 @@ AUTHORIZER: Final = {
     "auto.create.topics.enable": "false",
 }
 DENIED: Final = frozenset({29, 30, 31, 53})
-_REQUEST: Final = re.compile(r"Request\(.*\) is not authorized\.", re.DOTALL)
+_REQUEST: Final = re.compile(r"Request Request\(.*\) is not authorized\.", re.DOTALL)
 
 
 class Side(NamedTuple):
@@ -133,6 +133,8 @@ def _plain(value: Any) -> Any:
         return "…"
     if isinstance(value, list):
         return len(value)
+    if isinstance(value, memoryview):
+        return bytes(value)
     return _REQUEST.sub("Request is not authorized.", value) if isinstance(value, str) else value
 
 

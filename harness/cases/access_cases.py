@@ -449,10 +449,10 @@ ROWS: dict[str, Row] = {
         DescribeClientQuotasRequest([]), 0, ((), {NO_CLUSTER}), ((on_cluster(Op.DESCRIBE_CONFIGS),), set())
     ),
     "alter quotas": _row(
-        AlterClientQuotasRequest([RequestEntryData([EntityData("user", "a")], [OpData("producer_byte_rate", 1.0)])]),
+        AlterClientQuotasRequest([RequestEntryData([EntityData("user", "a")], [OpData("unknown", 1.0)])]),
         0,
         ((on_cluster(Op.DESCRIBE_CONFIGS),), {NO_CLUSTER}),
-        ((on_cluster(Op.ALTER_CONFIGS),), {35}),
+        ((on_cluster(Op.ALTER_CONFIGS),), {42}),
     ),
     "describe credentials": _row(
         DescribeUserScramCredentialsRequest([UserName("u")]), 0, ((), {NO_CLUSTER}), ((on_cluster(Op.DESCRIBE),), {91})

@@ -1,7 +1,6 @@
 """The responses of APIs that need an operation on the cluster, to a client without it."""
 
 from collections.abc import Callable
-from typing import Final
 
 from kafkapy import kafka_texts
 from kafkapy.protocol.errors import ErrorCode
@@ -38,9 +37,7 @@ from kafkapy.protocol.messages.describe_acls import DescribeAclsResponse
 from kafkapy.protocol.messages.describe_client_quotas import DescribeClientQuotasResponse
 from kafkapy.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
 from kafkapy.protocol.messages.describe_user_scram_credentials import (
-    DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
-    DescribeUserScramCredentialsResult,
 )
 from kafkapy.protocol.messages.elect_leaders import ElectLeadersRequest
 from kafkapy.protocol.messages.leader_and_isr import (
@@ -61,8 +58,6 @@ from kafkapy.server.access.rules import NO_CLUSTER, name, partition_indexes, row
 from kafkapy.server.dispatch.context import RequestContext
 from kafkapy.server.handlers import elect_leaders
 from kafkapy.turns import Steps
-
-_TEXT: Final = NO_CLUSTER.message
 
 
 def with_code(response: Callable[..., Message]) -> Callable[[RequestContext, object], Message]:
@@ -165,7 +160,7 @@ def list_partition_reassignments(
 
 def describe_client_quotas(_context: RequestContext, _request: object) -> Message:
     """There are no entries."""
-    return DescribeClientQuotasResponse(error_code=NO_CLUSTER, error_message=_TEXT, entries=None)
+    return DescribeClientQuotasResponse(error_code=NO_CLUSTER, error_message=None, entries=None)
 
 
 def alter_client_quotas(_context: RequestContext, request: AlterClientQuotasRequest) -> Steps[Message]:
@@ -173,20 +168,14 @@ def alter_client_quotas(_context: RequestContext, request: AlterClientQuotasRequ
     response = AlterClientQuotasResponse(entries=[])
     for entry in request.entries:
         entity = [AlteredEntity(each.entity_type, each.entity_name) for each in entry.entity]
-        response.entries.append(ResponseEntryData(NO_CLUSTER, _TEXT, entity))
+        response.entries.append(ResponseEntryData(NO_CLUSTER, None, entity))
         yield
     return response
 
 
-def describe_user_scram_credentials(
-    _context: RequestContext, request: DescribeUserScramCredentialsRequest
-) -> Steps[Message]:
-    """Each named user has the error too."""
-    response = DescribeUserScramCredentialsResponse(error_code=NO_CLUSTER, error_message=_TEXT, results=[])
-    for _ in request.users or ():
-        response.results.append(DescribeUserScramCredentialsResult("", NO_CLUSTER, _TEXT))
-        yield
-    return response
+def describe_user_scram_credentials(_context: RequestContext, _request: object) -> Message:
+    """There are no results."""
+    return DescribeUserScramCredentialsResponse(error_code=NO_CLUSTER, error_message=None, results=[])
 
 
 def alter_user_scram_credentials(context: RequestContext, request: AlterUserScramCredentialsRequest) -> Steps[Message]:
@@ -201,11 +190,11 @@ def alter_user_scram_credentials(context: RequestContext, request: AlterUserScra
         yield
     response = AlterUserScramCredentialsResponse(results=[])
     for user in users:
-        response.results.append(AlterUserScramCredentialsResult(user, error, error.message))
+        response.results.append(AlterUserScramCredentialsResult(user, error, None))
         yield
     return response
 
 
 def update_features(_context: RequestContext, _request: object) -> Message:
     """There are no results."""
-    return UpdateFeaturesResponse(error_code=NO_CLUSTER, error_message=_TEXT, results=[])
+    return UpdateFeaturesResponse(error_code=NO_CLUSTER, error_message=kafka_texts.CLUSTER_NOT_AUTHORIZED, results=[])

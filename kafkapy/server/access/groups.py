@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from kafkapy import kafka_texts
 from kafkapy.protocol.constants import GROUP_KEY, TRANSACTIONAL_ID_KEY, AclOperation
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.message import Message
@@ -179,16 +180,17 @@ def offset_delete(rights: Rights, _context: RequestContext, request: OffsetDelet
 
 def find_coordinator(rights: Rights, _context: RequestContext, request: FindCoordinatorRequest) -> Verdict:
     """Describe on the group or the transactional id; the handler refuses other kinds of keys."""
-    error: ErrorCode | None = None
+    refusal: tuple[ErrorCode, str] | None = None
     if request.key_type == GROUP_KEY and not rights.may(AclOperation.DESCRIBE, GROUP, request.key):
-        error = NO_GROUP
+        refusal = NO_GROUP, kafka_texts.GROUP_NOT_AUTHORIZED
     if request.key_type == TRANSACTIONAL_ID_KEY and not rights.may(
         AclOperation.DESCRIBE, TRANSACTIONAL_ID, request.key
     ):
-        error = NO_TRANSACTION
-    if error is None:
+        refusal = NO_TRANSACTION, kafka_texts.TRANSACTIONAL_ID_NOT_AUTHORIZED
+    if refusal is None:
         return None
-    return FindCoordinatorResponse(error_code=error, error_message=error.message, node_id=-1, host="", port=-1)
+    error_code, text = refusal
+    return FindCoordinatorResponse(error_code=error_code, error_message=text, node_id=-1, host="", port=-1)
 
 
 def join_group(rights: Rights, context: RequestContext, request: JoinGroupRequest) -> Verdict:

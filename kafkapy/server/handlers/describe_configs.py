@@ -14,6 +14,7 @@ loggers without a broker's id; an unknown resource type fails all resources of t
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kafkapy import kafka_texts
 from kafkapy.config.describe import Description, Descriptions, describe_broker, describe_cluster_default, describe_topic
 from kafkapy.errors import BrokerError
 from kafkapy.java_hashing import in_table_order
@@ -198,10 +199,10 @@ class _ResourceDescriber:
 
     def denied(self, resource: DescribeConfigsResource) -> bytes:
         """Return the bytes before the entries, of which there are none, of a resource that the client may not see."""
-        error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        error, text = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, kafka_texts.CLUSTER_NOT_AUTHORIZED
         if resource.resource_type == ResourceType.TOPIC:
-            error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        refused = DescribeConfigsResult(error, error.message, resource.resource_type, resource.resource_name, [])
+            error, text = ErrorCode.TOPIC_AUTHORIZATION_FAILED, kafka_texts.TOPIC_NOT_AUTHORIZED
+        refused = DescribeConfigsResult(error, text, resource.resource_type, resource.resource_name, [])
         return encode(refused, self._version)[:-_COUNT_SIZE]
 
     def _failed(self, place: tuple[int, str], error: BrokerError) -> Described:
