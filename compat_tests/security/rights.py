@@ -59,7 +59,7 @@ class Rights:
             with Wire(self._bootstrap) as wire:
                 answer = wire.ask(ListOffsetsRequest(-1, topics=topics), 5)
             codes = {topic.name: topic.partitions[0].error_code for topic in answer.topics}
-            return codes[allowed] != NO_TOPIC and codes[denied] == NO_TOPIC
+            return bool(codes[allowed] != NO_TOPIC and codes[denied] == NO_TOPIC)
 
         assert wait_for(is_known, 30), "the broker does not read the ACLs"
 

@@ -74,11 +74,11 @@ def test_a_run_ends_in_tables(tmp_path: Path, workers: tuple[str, ...]) -> None:
     assert "test kafka-2.7.2 kafka-4.1.0 -" in said
     assert "test_fails 1, 1 FAILED 2" in said
     assert "test_other 2 2 differ" in said
-    assert "alone - 1 - - - - - -" in said
+    assert "alone - 1 - - - - - - -" in said
     assert "test_cases 2 1, 1 differ" in said
-    assert "two kafka-2.7.2 - 3, 1 FAILED - - - - -" in said
-    assert "one kafka-4.1.0 - 3, 1 differ - - - - -" in said
-    assert "kcat kafka-2.7.2 - - - - 1 skipped - -" in said
+    assert "two kafka-2.7.2 - 3, 1 FAILED - - - - - -" in said
+    assert "one kafka-4.1.0 - 3, 1 differ - - - - - -" in said
+    assert "kcat kafka-2.7.2 - - - - 1 skipped - - -" in said
     assert "skipped 1: kafka-4.1.0: not here" in said
     assert "differs 1: kafka-4.1.0: two is another matter there" in said
     assert "differs 2: kafka-4.1.0: newer ones do it otherwise" in said

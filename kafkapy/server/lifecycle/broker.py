@@ -199,8 +199,7 @@ class BrokerServer:
         await self._cleanup.aclose()
 
     async def _start(self) -> None:
-        check_built(self.config)
-        self._prepare_security()
+        self._check_config()
         metrics = Metrics()
         logs, identity = self._open_directories(metrics)
         store = await self._open_store(logs, identity)
@@ -550,14 +549,17 @@ class BrokerServer:
             self.listeners.append(listener)
             self._cleanup.push_async_callback(listener.stop)
 
-    def _prepare_security(self) -> None:
-        """Read the certificates and passwords of the listeners that are not PLAINTEXT; raises InvalidConfigError."""
+    def _check_config(self) -> None:
+        """Check what is not built, and read certificates and passwords of listeners; raises InvalidConfigError."""
+        check_built(self.config)
         if all(endpoint.security_protocol == PLAINTEXT for endpoint in self.config.listeners):
             return
         from kafkapy.server.lifecycle.listener_security import ListenerSecurity, inter_broker_security
 
         self._security = ListenerSecurity(
-            self.config, self.clock, lambda user: self.services.config_admin.cached_user_overrides(user)
+            self.config,
+            self.clock,
+            lambda user: self.services.config_admin.cached_user_overrides(user),  # noqa: PLW0108  # not yet
         )
         if self._is_in_cluster and self._inter_broker_protocol != PLAINTEXT:
             inter_broker_security(self.config, self._inter_broker_protocol, self.clock.now_ms())  # fails now, not later
