@@ -54,7 +54,7 @@ def cluster(zookeeper: ZooKeeper, request: pytest.FixtureRequest) -> Iterator[Cl
     """The first broker is the controller."""
     kind, first = request.param
     cluster = Cluster(zookeeper, 1, _settings(kind, "ours"))
-    config = {**_settings(kind, "theirs"), "zookeeper.connect": cluster.zookeeper_connect}
+    config = {**cluster.config, **_settings(kind, "theirs")}  # both have the same number of coordinators
     cluster.brokers[THEIRS] = RealKafka("2.7.2", zookeeper=zookeeper, broker_id=THEIRS, config=config)
     for broker in cluster.brokers.values():
         inside = f"INSIDE://{HOST}:{free_port()}"
@@ -75,7 +75,8 @@ def cluster(zookeeper: ZooKeeper, request: pytest.FixtureRequest) -> Iterator[Cl
 
 
 def test_brokers_replicate_and_write_markers_to_each_other(cluster: Cluster) -> None:
-    (created,) = cluster.admin(OURS).create_topics([NewTopic("t", 2, 2)]).values()
+    admin = cluster.admin(OURS)  # its answers end with it
+    (created,) = admin.create_topics([NewTopic("t", 2, 2)]).values()
     created.result(WAIT_S)
     eventually(lambda: sorted(cluster.led(THEIRS, "t").values()) == [OURS, THEIRS])
     written = []
