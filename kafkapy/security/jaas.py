@@ -14,7 +14,7 @@ _TOKEN: Final = re.compile(
       //[^\n]* | /\*.*?\*/            # comments
     | "(?P<double>(?:\\.|[^"\\\n])*)"
     | '(?P<single>(?:\\.|[^'\\\n])*)'
-    | (?P<word>[\w$.\-\u00a0-\U0010ffff]+)
+    | (?P<word>[A-Za-z_$\u00a0-\U0010ffff][\w$.\-\u00a0-\U0010ffff]*)  # a number has to be in quotes
     | (?P<mark>[=;])
     | (?P<space>\s+)
     """,

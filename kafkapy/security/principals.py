@@ -26,7 +26,7 @@ _SHORT_NAMES: Final = {
 }
 _ESCAPED: Final = frozenset(',=+<>#;"\\')
 _RULE: Final = re.compile(r"DEFAULT|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)")
-_GROUP: Final = re.compile(r"\$(\d)")
+_REFERENCE: Final = re.compile(r"\\(.)|\$(\d+)")
 
 
 class _Rule(NamedTuple):
@@ -49,7 +49,7 @@ class PrincipalRules:
             if rule.pattern is None:
                 return subject
             if rule.pattern.fullmatch(subject):
-                name = rule.pattern.sub(rule.replacement, subject, count=1)
+                name = rule.pattern.sub(lambda match: _expanded(rule.replacement, match), subject)  # noqa: B023  # used now
                 return name.lower() if rule.case == "L" else name.upper() if rule.case == "U" else name
         raise AuthenticationFailedError(f"no rule of ssl.principal.mapping.rules applies to {subject}")
 
@@ -81,15 +81,31 @@ def _rule(match: "re.Match[str]") -> _Rule:
     if pattern is None:
         return _Rule(None, "", "")
     try:
-        compiled = re.compile(pattern)
-        python = _GROUP.sub(r"\\g<\1>", replacement.replace("\\", "\\\\"))
-        compiled.sub(python, "")  # a group that the pattern lacks
+        return _Rule(re.compile(pattern), replacement, case)
     except re.error as error:
         raise InvalidSecurityError(f"ssl.principal.mapping.rules has a pattern that can't be used: {error}") from None
-    groups = [int(digit) for digit in _GROUP.findall(replacement)]
-    if groups and max(groups) > compiled.groups:
-        raise InvalidSecurityError(f"ssl.principal.mapping.rules uses ${max(groups)}, which {pattern} does not have")
-    return _Rule(compiled, python, case)
+
+
+def _expanded(replacement: str, match: "re.Match[str]") -> str:
+    """Return a replacement with the groups of a match, as Java's ``replaceAll`` after Kafka's own rule for ``$``.
+
+    A number above that of the last group loses its last digits, or stands for itself.
+    """
+    groups = match.re.groups
+
+    def expand(found: "re.Match[str]") -> str:
+        if found[1] is not None:
+            return found[1]
+        digits = found[2]
+        while len(digits) > 1 and int(digits) > groups:
+            digits = digits[:-1]
+        if int(digits) > groups:
+            if not groups:
+                raise AuthenticationFailedError(f"ssl.principal.mapping.rules uses ${digits} without groups")
+            return found[0]
+        return (match[int(digits)] or "") + found[2][len(digits) :]
+
+    return _REFERENCE.sub(expand, replacement)
 
 
 def subject_of(name: "Name") -> str:
@@ -102,12 +118,13 @@ def _attribute(attribute: "NameAttribute[str | bytes]") -> str:
     short = _SHORT_NAMES.get(number)
     if short is None or isinstance(value, bytes):
         return f"{number}=#{_der(attribute).hex()}"
-    escaped = "".join(_character(character) for character in value)
-    if escaped.startswith(" "):
-        escaped = "\\" + escaped
-    if escaped.endswith(" ") and len(value) > 1:
-        escaped = escaped[:-1] + "\\ "
-    return f"{short}={escaped}"
+    begun = len(value) - len(value.lstrip(" "))
+    ended = len(value.rstrip(" "))
+    escaped = (
+        "\\ " if character == " " and not begun <= at < ended else _character(character)
+        for at, character in enumerate(value)
+    )
+    return f"{short}={''.join(escaped)}"
 
 
 def _character(character: str) -> str:

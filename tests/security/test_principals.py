@@ -22,6 +22,8 @@ SUBJECT = "CN=kafka1.example.com,OU=SME,O=mycp,L=Fulton,ST=MD,C=US"
         (r"RULE:^CN=(.*?),.*$/$1/U", SUBJECT, "KAFKA1.EXAMPLE.COM"),
         (r"RULE:^OU=x$/y/, RULE:^CN=(.*?),OU=.*$/$1/,DEFAULT", SUBJECT, "kafka1.example.com"),
         (r"RULE:^CN=x$/y/,DEFAULT", SUBJECT, SUBJECT),
+        (r"RULE:^CN=(.)(.).*$/$1$13$2$3\$1/", SUBJECT, "kk3a$3$1"),
+        (r"RULE:(.*)/x/", SUBJECT, "xx"),
     ],
 )
 def test_rules_map_subjects(rules: str, subject: str, name: str) -> None:
@@ -31,11 +33,11 @@ def test_rules_map_subjects(rules: str, subject: str, name: str) -> None:
 def test_a_subject_without_a_rule_is_refused() -> None:
     with pytest.raises(AuthenticationFailedError, match="no rule"):
         PrincipalRules("RULE:^CN=x$/y/").name_of(SUBJECT)
+    with pytest.raises(AuthenticationFailedError, match=r"uses \$1 without groups"):
+        PrincipalRules("RULE:.*/$1/").name_of(SUBJECT)
 
 
-@pytest.mark.parametrize(
-    "rules", ["default", "RULE:^CN=(.*$/$1/", "RULE:^CN=x", "RULE:a/b/X", "RULE:(a)/$2/", "DEFAULT;"]
-)
+@pytest.mark.parametrize("rules", ["default", "RULE:^CN=(.*$/$1/", "RULE:^CN=x", "RULE:a/b/X", "DEFAULT;"])
 def test_rules_that_can_not_be_read_are_refused(rules: str) -> None:
     with pytest.raises(InvalidSecurityError, match=r"ssl\.principal\.mapping\.rules"):
         PrincipalRules(rules)
