@@ -9,6 +9,7 @@ import asyncio
 import select
 import socket
 import sys
+from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 HANDSHAKE_LIMIT_S: Final = 30
 """The longest time of a TLS handshake."""
+TLS_BUFFER_SIZE: Final = 32_768
+"""Encrypted bytes that are read at once: two records of TLS."""
 _END: Final = getattr(select, "POLLRDHUP", 0)
 """The event with which Linux reports that the end of the stream has arrived; 0 on other systems."""
 _fcntl: Any = portable.module_or_none("fcntl")
@@ -109,6 +112,15 @@ class PlaintextTransport:
         return unread_before_end(transport.get_extra_info("socket").fileno())
 
 
+class _TlsProtocol(SSLProtocol):
+    """asyncio's protocol between socket and connection, with a smaller buffer.
+
+    Its own takes 256 KiB of each connection, also of one that sends nothing.
+    """
+
+    max_size = TLS_BUFFER_SIZE
+
+
 class TlsTransport:
     """The transport of ``SSL`` and ``SASL_SSL``; ``context`` may be replaced, for the connections that come later."""
 
@@ -122,9 +134,16 @@ class TlsTransport:
 
     async def start(self, sock: socket.socket, connection: asyncio.BufferedProtocol) -> None:
         """See ``ConnectionTransport.start``."""
-        await asyncio.get_running_loop().connect_accepted_socket(
-            lambda: connection, sock, ssl=self.context, ssl_handshake_timeout=HANDSHAKE_LIMIT_S
+        loop = asyncio.get_running_loop()
+        shaken: asyncio.Future[None] = loop.create_future()
+        protocol = _TlsProtocol(
+            loop, connection, self.context, shaken, server_side=True, ssl_handshake_timeout=HANDSHAKE_LIMIT_S
         )
+        try:
+            await loop.connect_accepted_socket(lambda: protocol, sock)
+            await shaken
+        finally:
+            del shaken  # which has the error, whose traceback has this frame: a cycle
 
     def principal_of(self, transport: asyncio.Transport) -> str:
         """See ``ConnectionTransport.principal_of``."""

@@ -7,6 +7,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -117,5 +118,29 @@ def test_a_failed_start_ends_only_its_connection(
             assert broker.services.metrics.connections_failed == 1
             assert "it could not be started" in caplog.text
             assert (await plain.ask(ApiVersionsRequest(), 0)).error_code == 0
+
+    run(scenario())
+
+
+def test_a_connection_that_sends_nothing_takes_little_memory(certificate: Path) -> None:
+    """asyncio's own buffer takes 256 KiB before the handshake (CVE-2022-34917 is about memory of such connections)."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+
+    async def scenario() -> None:
+        found: list[int] = []
+        pairs = [socket.socketpair() for _ in range(20)]
+        encrypted = TlsTransport(context, lambda _: ANONYMOUS)
+        tracemalloc.start()
+        before = tracemalloc.get_traced_memory()[0]
+        starts = [asyncio.create_task(encrypted.start(here, asyncio.BufferedProtocol())) for here, _ in pairs]
+        await asyncio.sleep(0.05)
+        found.append((tracemalloc.get_traced_memory()[0] - before) // len(pairs))
+        tracemalloc.stop()
+        for _, there in pairs:
+            there.close()
+        failed = await asyncio.gather(*starts, return_exceptions=True)
+        assert all(isinstance(each, OSError) for each in failed)
+        assert found[0] < 65_536
 
     run(scenario())
