@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 SCOPES: Final = ("session", "package", "module", "class", "function")
 BROKER: Final = "kafka_broker"
 CLUSTER: Final = "kafka_cluster"
+SECURITY: Final = "kafka_security"
 LONGEST_NAME: Final = 200
 
 _running: Final = pytest.StashKey["Broker"]()
@@ -42,6 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
             f"{fixture}_settings", f"settings of the {fixture} fixture, key=value, one per line", "linelist", []
         )
         parser.addini(f"{fixture}_scope", f"the scope of the {fixture} fixture: {', '.join(SCOPES)}", default=SCOPES[0])
+    parser.addini(SECURITY, "TLS and SASL of the kafka_broker fixture, such as sasl_ssl (docs/security.md)", default="")
     parser.addini("kafka_cluster_brokers", "how many brokers the kafka_cluster fixture has", default="3")
 
 
@@ -128,9 +130,8 @@ def kafka_broker(pytestconfig: pytest.Config) -> "Iterator[Broker]":
     from kafkapy.testing.broker import Broker
     from kafkapy.testing.errors import BrokerStartError
 
-    broker = Broker(broker_settings(pytestconfig))
     try:
-        broker.start()
+        broker = Broker(broker_settings(pytestconfig), security=pytestconfig.getini(SECURITY) or None).start()
     except BrokerStartError as error:
         pytest.fail(f"kafka_broker can't start: {error}", pytrace=False)
     pytestconfig.stash[_running] = broker

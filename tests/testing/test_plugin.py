@@ -233,3 +233,20 @@ def test_pytest_finds_the_installed_plugin(tmp_path: Path, pytestconfig: pytest.
     assert "kafka_broker [session scope]" in shown.stdout
     assert "kafka_topic" in shown.stdout
     assert "kafka_cluster [session scope]" in shown.stdout
+
+
+def test_the_broker_is_secured_by_the_ini_file(tmp_path: Path) -> None:
+    tests = """
+from confluent_kafka import Producer
+
+def test_it(kafka_broker, kafka_topic):
+    producer = Producer(kafka_broker.client_settings("confluent-kafka", "bob"))
+    producer.produce(kafka_topic, b"v")
+    assert producer.flush(10) == 0
+    assert kafka_broker.security.kind.protocol == "SASL_SSL"
+"""
+    said, code, _ = run(tmp_path, tests=tests, ini="kafka_security = sasl_ssl\n")
+    assert code == 0, said
+    said, code, _ = run(tmp_path, tests=tests, ini="kafka_security = tls\n")
+    assert code == 1
+    assert "kafka_broker can't start: security is 'tls': it must be one of ssl, mtls" in said
