@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import kafkapy
 from kafkapy.cli.settings import UsageError, build_config, nearest_key
@@ -30,6 +30,10 @@ from kafkapy.server.lifecycle.interpreter import Interpreter
 from kafkapy.storage.errors import ForeignDirectoryError
 from kafkapy.storage.parallel_recovery import default_processes
 
+if TYPE_CHECKING:
+    from kafkapy.testing.hosting.security import BrokerSecurity
+
+DEFAULT_PORT: Final = 9092
 logger: Final = logging.getLogger("kafkapy")
 
 
@@ -61,18 +65,36 @@ def _serve(options: argparse.Namespace, data: str | None, *, in_memory_metadata:
     port = options.port
     if options.print_bootstrap and port is None and options.config is None:
         port = 0
-    config = build_config(file=options.config, data=data, port=port, settings=options.settings)
+    security = _security(options)
+    settings = [] if security is None else security.settings_on(DEFAULT_PORT if port is None else port)
+    config = build_config(file=options.config, data=data, port=port, settings=[*settings, *options.settings])
     allow_many_descriptors()
     for name in config.unknown:
         logger.warning("%s: there is no configuration key %r%s; it is ignored", options.config, name, nearest_key(name))
     alone = default_processes() == 1  # polling would take the only processor from the client
     try:
         with asyncio.Runner(loop_factory=lambda: BrokerLoop(polls=not alone)) as runner:
-            runner.run(_run_with_extras(config, options, in_memory_metadata=in_memory_metadata))
+            runner.run(_run_with_extras(config, options, security, in_memory_metadata=in_memory_metadata))
     except ForeignDirectoryError:
         _refuse_cluster(config)
         raise
     return 0
+
+
+def _security(options: argparse.Namespace) -> "BrokerSecurity | None":
+    if options.security is None:
+        if options.print_client_properties:
+            raise UsageError("--print-client-properties needs --security")
+        return None
+    if options.config is not None:
+        raise UsageError("--security makes settings of its own: it can't be used with --config")
+    from kafkapy.testing.errors import BrokerStartError
+    from kafkapy.testing.hosting.security import BrokerSecurity
+
+    try:
+        return BrokerSecurity(options.security)
+    except BrokerStartError as error:
+        raise UsageError(str(error)) from None
 
 
 def _refuse_cluster(config: BrokerConfig) -> None:
@@ -86,17 +108,22 @@ def _refuse_cluster(config: BrokerConfig) -> None:
             )
 
 
-async def _run_with_extras(config: BrokerConfig, options: argparse.Namespace, *, in_memory_metadata: bool) -> None:
+async def _run_with_extras(
+    config: BrokerConfig, options: argparse.Namespace, security: "BrokerSecurity | None", *, in_memory_metadata: bool
+) -> None:
     start_hooks = StartHooks()
     try:
         start_hooks.open(options)
         broker = BrokerServer(config, start_hooks.clock, in_memory_metadata=in_memory_metadata, hooks=start_hooks.hooks)
-        await _run_broker(broker, start_hooks, for_parent=options.print_bootstrap)
+        await _run_broker(broker, start_hooks, options, security)
     finally:
         await start_hooks.close()
 
 
-async def _run_broker(broker: BrokerServer, start_hooks: StartHooks, *, for_parent: bool) -> None:
+async def _run_broker(
+    broker: BrokerServer, start_hooks: StartHooks, options: argparse.Namespace, security: "BrokerSecurity | None"
+) -> None:
+    for_parent = options.print_bootstrap
     stopped = asyncio.Event()
     on_signals(lambda number: _stop(stopped, signal.Signals(number).name))
     unwatch = watch_parent(stopped) if for_parent else None
@@ -109,9 +136,13 @@ async def _run_broker(broker: BrokerServer, start_hooks: StartHooks, *, for_pare
     try:
         interpreter.start()
         await start_hooks.serve(broker)
+        if security is not None:
+            await security.store_users(services)
         _announce(broker.config, broker.bootstrap)
         if for_parent:
             print_lines([broker.bootstrap, *start_hooks.addresses], stopped)
+        if security is not None and options.print_client_properties:
+            print_lines([*security.property_lines(broker.bootstrap), ""], stopped)
         await _first(stopped, broker.broken)
     finally:
         interpreter.stop()

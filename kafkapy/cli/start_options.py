@@ -12,6 +12,7 @@ examples:
   kafkapy start --data ./data --port 9192 num.partitions=4
   kafkapy start --config server.properties --log-json
   kafkapy start --ephemeral --print-bootstrap     for tests in any language
+  kafkapy start --ephemeral --print-bootstrap --security sasl_ssl --print-client-properties
   kafkapy start --trace "api=Produce,Fetch client=app* topic=orders"
 
 With --print-bootstrap the parent may end in any way, also by SIGKILL. A launcher such as npx or uv
@@ -43,6 +44,17 @@ def parser() -> argparse.ArgumentParser:
         help="print host:port to the standard output once clients are served (and the control port's address in a"
         " second line if there is one, nothing else), take a free port unless one is given, and stop when the parent"
         " process ends (on Windows: when the standard input ends)",
+    )
+    result.add_argument(
+        "--security",
+        metavar="KIND",
+        help="for tests: listen with TLS or SASL, with certificates made for this broker and the users admin, alice and"
+        " bob; ssl, mtls, sasl_ssl, sasl_plaintext, scram or scram_plaintext",
+    )
+    result.add_argument(
+        "--print-client-properties",
+        action="store_true",
+        help="with --security: print the client properties of alice, as Kafka's tools read them, and an empty line",
     )
     result.add_argument("--log-level", choices=logs.LEVELS, default="info", help="how much to log (default: info)")
     result.add_argument("--log-json", action="store_true", help="log one JSON object per line")

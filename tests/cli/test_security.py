@@ -1,12 +1,14 @@
 """``kafkapy users``, ``kafkapy certificates``, and ``--command-config`` on a broker with TLS and SASL."""
 
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import MagicMock
 
 import pytest
 
+from harness.kafkapy_process import kafkapy_command
 from kafkapy.cli import certificates
 from kafkapy.security.stores import key_store, trusted_certificates
 from kafkapy.testing import Broker
@@ -117,3 +119,32 @@ def test_certificates_are_written_for_their_owner_alone(run: Run, tmp_path: Path
         "ca.pem",
         "broker.pem",
     ]
+
+
+def test_a_broker_for_other_languages_prints_what_its_clients_need(tmp_path: Path) -> None:
+    command = [*kafkapy_command(), "start", "--ephemeral", "--print-bootstrap", "--security", "scram"]
+    with subprocess.Popen([*command, "--print-client-properties"], stdout=subprocess.PIPE, text=True) as broker:
+        assert broker.stdout is not None
+        bootstrap = broker.stdout.readline().strip()
+        lines = list(iter(broker.stdout.readline, "\n"))
+        (tmp_path / "alice.properties").write_text("".join(lines))
+        words = ["topics", "create", "t", "-b", bootstrap, "--command-config", f"{tmp_path}/alice.properties"]
+        created = subprocess.run([*kafkapy_command(), *words], capture_output=True, text=True, check=False)
+        broker.terminate()
+    assert (created.stdout, created.stderr) == ("created: t\n", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--security", "tls"], "security is 'tls': it must be one of ssl, mtls"),
+        (["--print-client-properties"], "--print-client-properties needs --security"),
+        (
+            ["--security", "ssl", "--config", "x"],
+            "--security makes settings of its own: it can't be used with --config",
+        ),
+    ],
+)
+def test_security_of_start_is_checked(words: list[str], problem: str, run: Run) -> None:
+    refused = run("start", "--ephemeral", *words)
+    assert (refused.code, refused.err.startswith(f"kafkapy: {problem}")) == (1, True)

@@ -102,6 +102,17 @@ class BrokerSecurity:
         """The beginning of keys that are for the listener alone; its name is that of the protocol."""
         return f"listener.name.{self.kind.protocol.lower()}."
 
+    def settings_on(self, port: int) -> list[str]:
+        """``broker_settings`` and the listener on a loopback port, each as ``key=value``."""
+        listener = {"listeners": f"{self.kind.protocol}://127.0.0.1:{port}"}
+        return [f"{name}={value}" for name, value in {**listener, **self.broker_settings()}.items()]
+
+    def property_lines(self, bootstrap: str, user: str = "alice") -> list[str]:
+        """The lines of a file with ``java_properties``."""
+        properties = self.java_properties(bootstrap, user)
+        escaped = {name: value.replace("\\", "\\\\").replace("\n", "\\n") for name, value in properties.items()}
+        return [f"{name}={value}" for name, value in escaped.items()]
+
     async def store_users(self, services: "Services") -> None:
         """Store the SCRAM credentials of the users, which need a running broker."""
         if not self.kind.mechanism.startswith("SCRAM"):
