@@ -216,6 +216,9 @@ class Connection(asyncio.BufferedProtocol):
             self.session.principal = self._owner.transport.principal_of(transport)
         except RefusedError as error:
             self._refuse(error)
+        authentication = self.session.authentication
+        if authentication is not None and authentication.has_failed:
+            self.close("its time for authentication was over before the end of the TLS handshake")
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # the loop has logged what matters
         """See ``asyncio.BaseProtocol``. A waiting fetch ends here; a request that changes something runs on."""

@@ -9,6 +9,9 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 """The principal of a peer that has not been authenticated, as Apache Kafka names it."""
 
 
+_LOCAL: Final = "local"
+
+
 class Session:
     """The peer of one connection, as handlers see it: its address, its listener and its principal.
 
@@ -32,10 +35,15 @@ class Session:
         self.forms: dict[int, Any] = {}
         """The dispatcher's: forms of earlier requests, by their first four bytes (``server/dispatch/forms.py``)."""
 
+    @property
+    def is_local(self) -> bool:
+        """Whether it is the broker's own: no peer of a socket has a name in place of a numeric address."""
+        return self.peer_host == _LOCAL
+
     def __str__(self) -> str:
         return f"{self.peer_host}:{self.peer_port} on {self.listener}"
 
     @classmethod
     def local(cls, listener: str) -> "Session":
         """Return the session of the broker's own requests to itself, which take no socket."""
-        return cls(("local", 0), listener, ("localhost", 0))
+        return cls((_LOCAL, 0), listener, ("localhost", 0))

@@ -50,6 +50,9 @@ class AuthenticatedConnection(Protocol):
     def authenticated(self, principal: str) -> None:
         """The peer has proved who it is."""
 
+    def close(self, reason: str) -> None:
+        """End the connection now."""
+
     def end_after_replies(self, reason: str) -> None:
         """Take no more requests, and end the connection when those before are answered."""
 
@@ -59,8 +62,8 @@ class SaslSettings(NamedTuple):
 
     mechanisms: Mapping[str, Mechanism]
     """The enabled mechanisms by name."""
-    max_session_ms: int = 0
-    """``connections.max.reauth.ms``; 0: a session does not expire."""
+    max_session_ms: Mapping[str, int]
+    """``connections.max.reauth.ms`` by mechanism; 0: a session does not expire."""
     failure_delay_ms: int = 100
     """``connection.failed.authentication.delay.ms``: how long the answer to a failed authentication waits."""
 
@@ -105,6 +108,11 @@ class Authentication:
         """Whether SaslAuthenticate requests carry tokens."""
         return self.state is State.TOKENS
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether the connection has to end."""
+        return self.state is State.FAILED
+
     def problem_with(self, api_key: int) -> str:
         """Return why a request of this API may not be sent now: the connection has to end; empty if it may be."""
         state = self.state
@@ -120,7 +128,9 @@ class Authentication:
 
     def may_begin(self) -> bool:
         """Whether SaslHandshake is possible: not twice within a second."""
-        return self.state is State.UNKNOWN or self._now_s() * 1000 - self._begun_ms >= _AGAIN_AFTER_MS
+        if self.state is State.COMPLETE:
+            return self._now_s() * 1000 - self._begun_ms >= _AGAIN_AFTER_MS
+        return self.state is State.UNKNOWN
 
     def begin(self, mechanism: str, *, is_raw: bool) -> bool:
         """Begin with a mechanism; False if it is not enabled: then this has failed."""
@@ -152,6 +162,8 @@ class Authentication:
 
     def _answer(self, token: bytes) -> bytes:
         exchange = self._exchange
+        if len(token) > FRAME_SIZE:
+            raise AuthenticationFailedError(f"a token of {len(token)} bytes, at most {FRAME_SIZE} are allowed")
         if exchange is None:
             raise AuthenticationFailedError(f"Re-authentication is possible only with mechanism {self._mechanism}")
         try:
@@ -182,7 +194,7 @@ class Authentication:
     @property
     def session_lifetime_ms(self) -> int:
         """How long the client may go on before it authenticates again; 0: for ever."""
-        return self.settings.max_session_ms if self.state is State.COMPLETE else 0
+        return self.settings.max_session_ms.get(self._mechanism, 0) if self.state is State.COMPLETE else 0
 
     def end(self, reason: str) -> None:
         """End the connection after a failure, when the requests that were taken are answered."""
@@ -202,7 +214,8 @@ class Authentication:
     def _too_late(self) -> None:
         self._deadline = None
         self.state = State.FAILED
-        self.end(f"it has not authenticated within {TIME_LIMIT_MS // 1000} s")
+        if self._connection is not None:  # at once: the client may not read what it is sent
+            self._connection.close(f"it has not authenticated within {TIME_LIMIT_MS // 1000} s")
 
     def _now_s(self) -> float:
         return self._clock.monotonic_s()

@@ -8,11 +8,14 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkapy.security.errors import AuthenticationFailedError, InvalidSecurityError
+from kafkapy.text import printable, shortened
 
 if TYPE_CHECKING:
     from cryptography.x509 import Name, NameAttribute
 
 USER: Final = "User"
+_LONGEST_SHOWN: Final = 300
+"""Characters of a subject in an error."""
 _SHORT_NAMES: Final = {
     "2.5.4.3": "CN",
     "2.5.4.6": "C",
@@ -51,7 +54,8 @@ class PrincipalRules:
             if rule.pattern.fullmatch(subject):
                 name = rule.pattern.sub(lambda match: _expanded(rule.replacement, match), subject)  # noqa: B023  # used now
                 return name.lower() if rule.case == "L" else name.upper() if rule.case == "U" else name
-        raise AuthenticationFailedError(f"no rule of ssl.principal.mapping.rules applies to {subject}")
+        shown = printable(shortened(subject, _LONGEST_SHOWN))
+        raise AuthenticationFailedError(f"no rule of ssl.principal.mapping.rules applies to {shown}")
 
     def principal_of(self, certificate: bytes) -> str:
         """Return the principal of a certificate in DER; raises AuthenticationFailedError."""

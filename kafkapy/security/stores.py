@@ -86,8 +86,9 @@ def _read(key: str, location: str) -> bytes:
     try:
         with open(location, "rb") as file:
             return file.read()
-    except OSError as error:
-        raise InvalidSecurityError(f"{key}: {location} can't be read: {error.strerror}") from None
+    except (OSError, ValueError) as error:  # ValueError: no name of a file
+        reason = getattr(error, "strerror", None) or error
+        raise InvalidSecurityError(f"{key}: {location!r} can't be read: {reason}") from None
 
 
 def _certificates(data: bytes, key: str) -> str:
@@ -142,11 +143,12 @@ def _pkcs12(data: bytes, location: str, password: str, prefix: str) -> "PKCS12Ke
     if data.lstrip().startswith(_BEGIN):
         raise InvalidSecurityError(f"{prefix}.location: {location} is a PEM file: set {prefix}.type to PEM")
     try:
+        from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
     except ImportError:
         raise needs_extra(f"{prefix}.location") from None
     try:
         return load_pkcs12(data, password.encode())
-    except ValueError:
+    except (ValueError, UnsupportedAlgorithm):
         problem = f"is no PKCS12 store, or {prefix}.password does not match"
         raise InvalidSecurityError(f"{prefix}.location: {location} {problem}") from None

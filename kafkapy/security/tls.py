@@ -85,10 +85,12 @@ def _choose_ciphers(context: ssl.SSLContext, suites: list[str]) -> None:
         )
     if context.minimum_version is ssl.TLSVersion.TLSv1_3:
         raise InvalidSecurityError("ssl.cipher.suites names only suites of TLS 1.2, which ssl.enabled.protocols lacks")
-    try:
-        context.set_ciphers(":".join(openssl_name(suite) for suite in suites))
-    except ssl.SSLError:
-        raise InvalidSecurityError(f"ssl.cipher.suites: none of {', '.join(suites)} is known") from None
+    for suite in suites:
+        try:
+            context.set_ciphers(openssl_name(suite))  # a list may have unknown ones beside known ones
+        except (ssl.SSLError, ValueError):
+            raise InvalidSecurityError(f"ssl.cipher.suites names {suite!r}, which OpenSSL does not have") from None
+    context.set_ciphers(":".join(openssl_name(suite) for suite in suites))
     context.maximum_version = ssl.TLSVersion.TLSv1_2
 
 
@@ -121,7 +123,7 @@ def _load_key(context: ssl.SSLContext, keys: KeyStore, now_ms: int) -> None:
         with os.fdopen(descriptor, "wb") as file:
             file.write(keys.key.strip() + b"\n" + keys.certificates.strip() + b"\n")
         context.load_cert_chain(path, password=lambda: keys.password)
-    except ssl.SSLError:
+    except (ssl.SSLError, ValueError):  # ValueError: a password that is too long
         raise InvalidSecurityError(
             "ssl.keystore has a private key that can't be used: ssl.key.password does not match it, or the certificate"
         ) from None

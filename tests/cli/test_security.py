@@ -3,6 +3,7 @@
 import json
 import subprocess
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 from unittest.mock import MagicMock
 
@@ -74,7 +75,10 @@ def test_bad_words_are_refused(run: Run, secured: Broker, admin: Path) -> None:
             "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config=X required username=secret;",
             "sasl.jaas.config has no password",
         ),
-        ("security.protocol=SSL\nssl.truststore.location=/nowhere", "ssl.truststore.location: /nowhere can't be read"),
+        (
+            "security.protocol=SSL\nssl.truststore.location=/nowhere",
+            "ssl.truststore.location: '/nowhere' can't be read",
+        ),
         (
             admin.read_text().replace("SCRAM-SHA-256", "PLAIN"),
             "does not offer SASL mechanism PLAIN, it has SCRAM",
@@ -126,7 +130,7 @@ def test_a_broker_for_other_languages_prints_what_its_clients_need(tmp_path: Pat
     with subprocess.Popen([*command, "--print-client-properties"], stdout=subprocess.PIPE, text=True) as broker:
         assert broker.stdout is not None
         bootstrap = broker.stdout.readline().strip()
-        lines = list(iter(broker.stdout.readline, "\n"))
+        lines = list(takewhile(str.strip, broker.stdout))
         (tmp_path / "alice.properties").write_text("".join(lines))
         words = ["topics", "create", "t", "-b", bootstrap, "--command-config", f"{tmp_path}/alice.properties"]
         created = subprocess.run([*kafkapy_command(), *words], capture_output=True, text=True, check=False)

@@ -78,8 +78,9 @@ _PEM = {"ssl.keystore.type": "PEM"}
 @pytest.mark.parametrize(
     ("values", "problem"),
     [
-        ({"ssl.keystore.location": "/nowhere"}, r"ssl\.keystore\.location: /nowhere can't be read: No such file"),
-        ({"ssl.truststore.location": "/nowhere"}, r"ssl\.truststore\.location: /nowhere can't be read"),
+        ({"ssl.keystore.location": "/nowhere"}, r"ssl\.keystore\.location: '/nowhere' can't be read: No such file"),
+        ({"ssl.truststore.location": "/nowhere"}, r"ssl\.truststore\.location: '/nowhere' can't be read"),
+        ({"ssl.keystore.location": "/no\0where"}, "can't be read: embedded null byte"),
         ({"ssl.keystore.key": KEY}, r"ssl\.keystore\.type must be PEM"),
         ({**_PEM, "ssl.keystore.key": KEY}, r"ssl\.keystore\.certificate\.chain is not"),
         ({**_PEM, "ssl.keystore.key": "x", "ssl.keystore.certificate.chain": CERTIFICATE}, "has no private key"),

@@ -251,9 +251,43 @@ def test_a_session_expires_unless_the_client_authenticates_again(tmp_path: Path)
     run(scenario())
 
 
+def test_a_token_of_a_later_authentication_is_small_too(tmp_path: Path) -> None:
+    clock = ManualClock()
+
+    async def scenario() -> None:
+        async with broker_with_sasl(tmp_path, clock=clock) as broker:  # type: ignore[arg-type]  # no key
+            client = await authenticated(broker)
+            clock.advance(2_000)
+            assert (await client.ask(SaslHandshakeRequest("PLAIN"), 0)).error_code == 0
+            client.send(struct.pack(">i", FRAME_SIZE + 1) + bytes(FRAME_SIZE + 1))
+            assert await client.is_closed()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("prefix", "lifetime_ms"),
+    [("", 5_000), ("listener.name.sasl_plaintext.", 5_000), ("listener.name.sasl_plaintext.plain.", 5_000),
+     ("listener.name.sasl_plaintext.scram-sha-256.", 0)],
+)  # fmt: skip
+def test_sessions_end_by_the_key_of_the_mechanism(prefix: str, lifetime_ms: int, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker_with_sasl(tmp_path, **{f"{prefix}connections.max.reauth.ms": "5000"}) as broker:
+            client = await Client.connect(broker, 1)
+            await client.ask(SaslHandshakeRequest("PLAIN"), 1)
+            answer = await client.ask(SaslAuthenticateRequest(PLAIN), 1)
+            assert (answer.error_code, answer.session_lifetime_ms) == (0, lifetime_ms)
+
+    run(scenario())
+
+
 @pytest.mark.parametrize(
     ("keys", "problem"),
     [
+        (
+            {"listeners": "SSL://127.0.0.1:0", "listener.name.ssl.ssl.client.auth": "yes"},
+            "listener.name.ssl.ssl.client.auth: Invalid value yes",
+        ),
         ({"sasl.enabled.mechanisms": "GSSAPI"}, "sasl.enabled.mechanisms names GSSAPI: kafkapy has PLAIN"),
         (
             {"listener.name.sasl_plaintext.plain.sasl.jaas.config": ""},
@@ -263,10 +297,13 @@ def test_a_session_expires_unless_the_client_authenticates_again(tmp_path: Path)
             {"listener.name.sasl_plaintext.plain.sasl.jaas.config": 'X required user_a="secret'},
             "listener.name.sasl_plaintext.plain.sasl.jaas.config can't be read",
         ),
-        ({"ssl.principal.mapping.rules": "RULE:x"}, "ssl.principal.mapping.rules can't be read"),
+        (
+            {"listeners": "SSL://127.0.0.1:0", "ssl.principal.mapping.rules": "RULE:x"},
+            "ssl.principal.mapping.rules can't be read",
+        ),
         (
             {"listeners": "SSL://127.0.0.1:0", "ssl.keystore.location": "/nowhere"},
-            "ssl.keystore.location: /nowhere can't be read: No such file or directory",
+            "ssl.keystore.location: '/nowhere' can't be read: No such file or directory",
         ),
     ],
 )

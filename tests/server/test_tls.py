@@ -57,7 +57,8 @@ async def connect(broker: BrokerServer, context: ssl.SSLContext) -> Client:
 
 
 def test_the_principal_is_the_subject_of_the_certificate(tmp_path: Path) -> None:
-    rules = {"ssl.client.auth": "requested", "ssl.principal.mapping.rules": "RULE:^CN=(a.*)$/$1/U,RULE:^CN=b$/bob/"}
+    rules = {"ssl.client.auth": "requested"}
+    rules["listener.name.ssl.ssl.principal.mapping.rules"] = "RULE:^CN=(a.*)$/$1/U,RULE:^CN=b$/bob/"
 
     async def scenario() -> None:
         async with broker_with_tls(tmp_path, **rules) as broker:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any, Final
+from typing import Any
 
 from kafkapy.clock import Clock
 from kafkapy.delayed import Delayed
@@ -22,9 +22,6 @@ from kafkapy.turns import MaybeSteps, Steps, in_turns
 
 Merge = Callable[[Any], MaybeSteps[Response]]
 
-NO_PORT: Final = 0
-"""The port of the broker's requests to itself, which no peer of a socket has."""
-
 
 class AclAccessControl:
     """Applies the rules with the decisions of an ``AclStore``'s authorizer."""
@@ -37,9 +34,9 @@ class AclAccessControl:
         self._lines = lines
 
     def rights(self, context: RequestContext) -> Rights | None:
-        """See ``AccessControl``; a session without a port is the broker's own."""
+        """See ``AccessControl``."""
         session = context.session
-        if session.peer_port == NO_PORT:
+        if session.is_local:
             return None
         api = APIS[context.header.api_key][1]
         return Rights(self.acls.authorizer, session.principal, java_address(session.peer_host), api, self._may_log)

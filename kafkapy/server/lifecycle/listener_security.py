@@ -6,7 +6,7 @@ from typing import Final
 
 from kafkapy.clock import Clock
 from kafkapy.config.broker_config import BrokerConfig
-from kafkapy.config.broker_keys import BROKER_KEYS
+from kafkapy.config.broker_keys import BROKER_KEYS, broker_key
 from kafkapy.config.errors import InvalidConfigError
 from kafkapy.config.keys import format_value
 from kafkapy.config.listeners import EndPoint
@@ -30,23 +30,37 @@ logger: Final = logging.getLogger(__name__)
 _TLS_PROTOCOLS: Final = frozenset({"SSL", "SASL_SSL"})
 _SASL_PROTOCOLS: Final = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
 _CLIENT_AUTH: Final = "ssl.client.auth"
+_MAX_SESSION: Final = "connections.max.reauth.ms"
 
 
 def listener_values(config: BrokerConfig, listener: str) -> dict[str, str]:
-    """Return the ``ssl.*`` and ``sasl.*`` keys of a listener as texts: its own settings, else those of all."""
-    prefix = f"listener.name.{listener.lower()}."
+    """Return the ``ssl.*`` and ``sasl.*`` keys of a listener as texts: its own settings, else those of all.
+
+    Raises InvalidConfigError for a value of its own that is not valid.
+    """
     values = {}
     for name in BROKER_KEYS:
         if name.startswith(("ssl.", "sasl.")):
-            own = _own_text(config, prefix + name)
+            own = _own_text(config, f"{_prefix(listener)}{name}")
             values[name] = (format_value(config[name]) or "") if own is None else own
     return values
+
+
+def _prefix(listener: str) -> str:
+    return f"listener.name.{listener.lower()}."
 
 
 def _own_text(config: BrokerConfig, name: str) -> str | None:
     """Return the setting of a key that begins with a listener's prefix; None if there is none."""
     settings = [setting for setting in config.settings(name) if setting.name == name]
-    return settings[0].text if settings else None
+    if not settings:
+        return None
+    key = broker_key(name)
+    assert key is not None, "it is a key of a listener"
+    try:
+        return format_value(key.parse(settings[0].text)) or ""
+    except InvalidConfigError as error:
+        raise InvalidConfigError(f"{name}: {error}") from None
 
 
 class ListenerSecurity:
@@ -61,10 +75,6 @@ class ListenerSecurity:
         self._user_overrides = user_overrides
         self._transports: dict[str, TlsTransport] = {}
         self._sasl: dict[str, SaslSettings] = {}
-        try:
-            self._rules = PrincipalRules(config.text("ssl.principal.mapping.rules"))
-        except InvalidSecurityError as error:
-            raise InvalidConfigError(str(error)) from None
         for endpoint in config.listeners:
             try:
                 self._prepare(endpoint)
@@ -75,8 +85,10 @@ class ListenerSecurity:
     def _prepare(self, endpoint: EndPoint) -> None:
         name = endpoint.listener_name
         if endpoint.security_protocol in _TLS_PROTOCOLS:
-            context = server_context(self._tls_values(name), self._clock.now_ms())
-            self._transports[name] = TlsTransport(context, self._principal_of)
+            values = self._tls_values(name)
+            rules = PrincipalRules(values["ssl.principal.mapping.rules"])
+            context = server_context(values, self._clock.now_ms())
+            self._transports[name] = TlsTransport(context, lambda certificate: _principal_of(rules, certificate))
         if endpoint.security_protocol in _SASL_PROTOCOLS:
             self._sasl[name] = self._sasl_settings(name)
 
@@ -88,11 +100,11 @@ class ListenerSecurity:
     def _reload(self, names: frozenset[str]) -> None:
         """Read the stores of listeners again whose keys have changed; a store that can't be used changes nothing."""
         for listener, transport in self._transports.items():
-            prefix = f"listener.name.{listener.lower()}.ssl."
+            prefix = f"{_prefix(listener)}ssl."
             if any(name.startswith((prefix, "ssl.")) for name in names):
                 try:
                     transport.context = server_context(self._tls_values(listener), self._clock.now_ms())
-                except InvalidSecurityError as error:
+                except (InvalidSecurityError, InvalidConfigError) as error:
                     logger.error("Listener %s keeps its certificate: %s", listener, error)
                 else:
                     logger.info("Listener %s has read its certificates again", listener)
@@ -101,25 +113,27 @@ class ListenerSecurity:
         values = listener_values(self._config, listener)
         if self._config.listener_protocols.get(listener) == "SASL_SSL":
             # The client proves who it is by SASL: Apache Kafka asks for a certificate only if this listener says so.
-            own = _own_text(self._config, f"listener.name.{listener.lower()}.{_CLIENT_AUTH}")
+            own = _own_text(self._config, f"{_prefix(listener)}{_CLIENT_AUTH}")
             values[_CLIENT_AUTH] = own or "none"
         return values
-
-    def _principal_of(self, certificate: bytes) -> str:
-        try:
-            return self._rules.principal_of(certificate)
-        except AuthenticationFailedError as error:
-            raise RefusedError(str(error)) from None
 
     def _sasl_settings(self, listener: str) -> SaslSettings:
         values = listener_values(self._config, listener)
         names = [name.strip() for name in values["sasl.enabled.mechanisms"].split(",") if name.strip()]
-        key = "connections.max.reauth.ms"
         return SaslSettings(
             {name: self._mechanism(listener, name) for name in names},
-            self._config.integer(key),
+            {name: self._max_session_ms(listener, name) for name in names},
             self._config.integer("connection.failed.authentication.delay.ms"),
         )
+
+    def _max_session_ms(self, listener: str, mechanism: str) -> int:
+        """Return ``connections.max.reauth.ms`` of the mechanism on this listener, else of the listener, else of all."""
+        prefix = _prefix(listener)
+        for name in (f"{prefix}{mechanism.lower()}.{_MAX_SESSION}", f"{prefix}{_MAX_SESSION}"):
+            own = _own_text(self._config, name)
+            if own is not None:
+                return int(own)
+        return self._config.integer(_MAX_SESSION)
 
     def _mechanism(self, listener: str, name: str) -> Mechanism:
         make = _MECHANISMS.get(name)
@@ -150,6 +164,13 @@ _MECHANISMS: Final[Mapping[str, Callable[[ListenerSecurity, str, str], Mechanism
 }
 
 
+def _principal_of(rules: PrincipalRules, certificate: bytes) -> str:
+    try:
+        return rules.principal_of(certificate)
+    except AuthenticationFailedError as error:
+        raise RefusedError(str(error)) from None
+
+
 def inter_broker_security(config: BrokerConfig, protocol: str, now_ms: int) -> ClientSecurity:
     """Return the security of connections to other brokers' inter-broker listener; raises InvalidConfigError."""
     listener = inter_broker_listener(config)
@@ -170,7 +191,7 @@ def inter_broker_security(config: BrokerConfig, protocol: str, now_ms: int) -> C
 
 def jaas_key(listener: str, mechanism: str) -> str:
     """Return the key of a listener's login module for a mechanism (KIP-103, KIP-85)."""
-    return f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
+    return f"{_prefix(listener)}{mechanism.lower()}.sasl.jaas.config"
 
 
 def jaas_options(config: BrokerConfig, listener: str, mechanism: str) -> dict[str, str]:
