@@ -73,8 +73,8 @@ def test_java(
     config = write_properties(tmp_path / "client.properties", properties)
     here = ["--bootstrap-server", properties["bootstrap.servers"], "--topic", topic_name]
     text = "".join(f"{value.decode()}\n" for value in VALUES)
-    tools.run("console-producer", *here, "--producer.config", str(config), text=text)
+    tools.run("ConsoleProducer", *here, "--producer.config", str(config), text=text)
     read = ["--from-beginning", "--max-messages", str(len(VALUES)), "--consumer.config", str(config)]
-    assert sorted(tools.run("console-consumer", *here, *read).split()) == sorted(value.decode() for value in VALUES)
-    listed = tools.run("topics", here[0], here[1], "--list", "--command-config", str(config))
+    assert sorted(tools.run("ConsoleConsumer", *here, *read).split()) == sorted(value.decode() for value in VALUES)
+    listed = tools.run("TopicCommand", here[0], here[1], "--list", "--command-config", str(config))
     assert topic_name in listed.split()
