@@ -51,6 +51,7 @@ from kafkapy.server.access.rules import (
     rows_of,
     split,
     with_fields,
+    without_denied,
 )
 from kafkapy.server.dispatch.context import RequestContext
 from kafkapy.server.dispatch.result import Response
@@ -88,21 +89,18 @@ def _refused_commit(request: OffsetCommitRequest) -> Steps[Verdict]:
 
 
 def _offset_commit(rights: Rights, request: OffsetCommitRequest) -> Steps[Verdict]:
-    kept, denied = yield from may_on_topics(rights, AclOperation.READ, request.topics, name)
-    if not denied:
-        return None
-    rows = yield from rows_of(
-        denied,
-        (name, partition_indexes),
-        lambda index: OffsetCommitResponsePartition(index, NO_TOPIC),
-        OffsetCommitResponseTopic,
+    return without_denied(
+        rights,
+        AclOperation.READ,
+        request,
+        name,
+        lambda denied: rows_of(
+            denied,
+            (name, partition_indexes),
+            lambda index: OffsetCommitResponsePartition(index, NO_TOPIC),
+            OffsetCommitResponseTopic,
+        ),
     )
-
-    def merge(response: OffsetCommitResponse) -> Message:
-        response.topics += rows
-        return response
-
-    return Partial(with_fields(request, topics=kept), merge)
 
 
 def offset_fetch(rights: Rights, context: RequestContext, request: OffsetFetchRequest) -> MaybeSteps[Verdict]:

@@ -100,6 +100,27 @@ def may_on_only_topic(
     return len(topics) == 1 and rights.may(operation, TOPIC, name_of(topics[0]), logs=False)
 
 
+def without_denied(
+    rights: Rights,
+    operation: AclOperation,
+    request: Any,
+    name_of: Callable[[Any], str],
+    rows_of_denied: Callable[[list[Any]], Steps[list[Any]]],
+) -> Steps[Verdict]:
+    """Allow the part of a request whose ``topics`` allow an operation; the response gets rows for the others."""
+    kept, denied = yield from may_on_topics(rights, operation, request.topics, name_of)
+    if not denied:
+        return None
+    rows = yield from rows_of_denied(denied)
+
+    def merge(response: Any) -> Message:
+        response.topics += rows
+        merged: Message = response
+        return merged
+
+    return Partial(with_fields(request, topics=kept), merge)
+
+
 def rows_of(
     topics: Iterable[T],
     parts: tuple[Callable[[T], str], Callable[[T], Iterable[int]]],

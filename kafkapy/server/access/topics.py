@@ -19,20 +19,17 @@ from kafkapy.protocol.messages.create_topics import CreatableTopicResult, Create
 from kafkapy.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
-    DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
 from kafkapy.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from kafkapy.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
-    ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
 from kafkapy.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
     OffsetForLeaderTopic,
     OffsetForLeaderTopicResult,
 )
@@ -62,6 +59,7 @@ from kafkapy.server.access.rules import (
     rows_of,
     split,
     with_fields,
+    without_denied,
 )
 from kafkapy.server.dispatch.context import RequestContext
 from kafkapy.server.dispatch.result import Response
@@ -170,40 +168,34 @@ def list_offsets(rights: Rights, _context: RequestContext, request: ListOffsetsR
 
 
 def _list_offsets(rights: Rights, request: ListOffsetsRequest) -> Steps[Verdict]:
-    kept, denied = yield from may_on_topics(rights, AclOperation.DESCRIBE, request.topics, name)
-    if not denied:
-        return None
-    rows = yield from rows_as_listed(
-        denied,
-        (name, partition_indexes),
-        lambda index: ListOffsetsPartitionResponse(index, NO_TOPIC),
-        ListOffsetsTopicResponse,
+    return without_denied(
+        rights,
+        AclOperation.DESCRIBE,
+        request,
+        name,
+        lambda denied: rows_as_listed(
+            denied,
+            (name, partition_indexes),
+            lambda index: ListOffsetsPartitionResponse(index, NO_TOPIC),
+            ListOffsetsTopicResponse,
+        ),
     )
-
-    def merge(response: ListOffsetsResponse) -> Message:
-        response.topics += rows
-        return response
-
-    return Partial(with_fields(request, topics=kept), merge)
 
 
 def delete_records(rights: Rights, _context: RequestContext, request: DeleteRecordsRequest) -> Steps[Verdict]:
     """Delete on each topic."""
-    kept, denied = yield from may_on_topics(rights, AclOperation.DELETE, request.topics, name)
-    if not denied:
-        return None
-    rows = yield from rows_of(
-        denied,
-        (name, partition_indexes),
-        lambda index: DeleteRecordsPartitionResult(index, NO_OFFSET, NO_TOPIC),
-        DeleteRecordsTopicResult,
+    return without_denied(
+        rights,
+        AclOperation.DELETE,
+        request,
+        name,
+        lambda denied: rows_of(
+            denied,
+            (name, partition_indexes),
+            lambda index: DeleteRecordsPartitionResult(index, NO_OFFSET, NO_TOPIC),
+            DeleteRecordsTopicResult,
+        ),
     )
-
-    def merge(response: DeleteRecordsResponse) -> Message:
-        response.topics += rows
-        return response
-
-    return Partial(with_fields(request, topics=kept), merge)
 
 
 def offset_for_leader_epoch(
@@ -216,21 +208,18 @@ def offset_for_leader_epoch(
 
 
 def _offset_for_leader_epoch(rights: Rights, request: OffsetForLeaderEpochRequest) -> Steps[Verdict]:
-    kept, denied = yield from may_on_topics(rights, AclOperation.DESCRIBE, request.topics, _topic)
-    if not denied:
-        return None
-    rows = yield from rows_as_listed(
-        denied,
-        (_topic, lambda topic: (each.partition for each in topic.partitions)),
-        lambda index: EpochEndOffset(NO_TOPIC, index),
-        OffsetForLeaderTopicResult,
+    return without_denied(
+        rights,
+        AclOperation.DESCRIBE,
+        request,
+        _topic,
+        lambda denied: rows_as_listed(
+            denied,
+            (_topic, lambda topic: (each.partition for each in topic.partitions)),
+            lambda index: EpochEndOffset(NO_TOPIC, index),
+            OffsetForLeaderTopicResult,
+        ),
     )
-
-    def merge(response: OffsetForLeaderEpochResponse) -> Message:
-        response.topics += rows
-        return response
-
-    return Partial(with_fields(request, topics=kept), merge)
 
 
 def _topic(topic: OffsetForLeaderTopic) -> str:

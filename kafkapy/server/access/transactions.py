@@ -2,7 +2,6 @@
 
 from kafkapy.metadata.topic_rules import INTERNAL_TOPICS
 from kafkapy.protocol.constants import AclOperation
-from kafkapy.protocol.message import Message
 from kafkapy.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from kafkapy.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from kafkapy.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
@@ -23,16 +22,14 @@ from kafkapy.server.access.rules import (
     NO_TRANSACTION,
     TOPIC,
     TRANSACTIONAL_ID,
-    Partial,
     Verdict,
     may_on_only_topic,
-    may_on_topics,
     name,
     partition_indexes,
     rows_as_listed,
     rows_of,
     split,
-    with_fields,
+    without_denied,
 )
 from kafkapy.server.dispatch.context import RequestContext
 from kafkapy.server.handlers.add_partitions_to_txn import build, error_of, refused
@@ -126,21 +123,18 @@ def _refused_commit(request: TxnOffsetCommitRequest, error_code: int) -> Steps[V
 
 
 def _txn_offset_commit(rights: Rights, request: TxnOffsetCommitRequest) -> Steps[Verdict]:
-    kept, denied = yield from may_on_topics(rights, AclOperation.READ, request.topics, name)
-    if not denied:
-        return None
-    rows = yield from rows_of(
-        denied,
-        (name, partition_indexes),
-        lambda index: TxnOffsetCommitResponsePartition(index, NO_TOPIC),
-        TxnOffsetCommitResponseTopic,
+    return without_denied(
+        rights,
+        AclOperation.READ,
+        request,
+        name,
+        lambda denied: rows_of(
+            denied,
+            (name, partition_indexes),
+            lambda index: TxnOffsetCommitResponsePartition(index, NO_TOPIC),
+            TxnOffsetCommitResponseTopic,
+        ),
     )
-
-    def merge(response: TxnOffsetCommitResponse) -> Message:
-        response.topics += rows
-        return response
-
-    return Partial(with_fields(request, topics=kept), merge)
 
 
 def write_txn_markers(rights: Rights, _context: RequestContext, request: WriteTxnMarkersRequest) -> MaybeSteps[Verdict]:
