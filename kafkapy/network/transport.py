@@ -86,7 +86,7 @@ class PlaintextTransport:
         """See ``ConnectionTransport.start``."""
         await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, sock)
 
-    def principal_of(self, transport: asyncio.Transport) -> str:  # noqa: ARG002  # it has authenticated nobody
+    def principal_of(self, transport: asyncio.Transport) -> str:  # noqa: ARG002  # PLAINTEXT authenticates no peer
         """See ``ConnectionTransport.principal_of``."""
         return ANONYMOUS
 
