@@ -13,6 +13,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 
+from kazoo.handlers.threading import KazooTimeoutError
+
 from compat_tests.chaos.names import asked_meanwhile
 from compat_tests.chaos.namespaces import CLIENTS
 from compat_tests.chaos.three_machines import BROKERS, WAIT_S, ZOOKEEPER, ThreeMachines, Tree
@@ -251,7 +253,11 @@ class Faults:
         """Ends the broker's session as its owner would: by closing it, from another connection."""
         session = self._cluster.registration(victim)
         if session is not None:
-            with Tree(self._cluster.zookeeper.bootstrap, self._cluster.size.session_ms, session) as tree:
+            # The session of a killed broker can end on its own before it is taken over: ZooKeeper then refuses it.
+            with (
+                suppress(KazooTimeoutError),
+                Tree(self._cluster.zookeeper.bootstrap, self._cluster.size.session_ms, session) as tree,
+            ):
                 assert tree.client_id[0] == session, "another session"
             expired = wait_for(lambda: self._cluster.registration(victim) != session, WAIT_S, 0.25)
             assert expired, "the session goes on"

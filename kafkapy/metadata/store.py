@@ -34,7 +34,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from enum import Enum
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeVar
 
-from kafkapy.clock import Clock, TimerHandle
+from kafkapy.clock import Clock
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import RequestTimedOutError
 from kafkapy.protocol.errors import ErrorCode
@@ -300,6 +300,31 @@ async def set_or_create(store: MetadataStore, path: str, data: bytes) -> None:
         await ensure_path(store, path, data)
 
 
+class _TimeLimit:
+    """Cancels ``task`` when ``timeout_ms`` is over and the store does not answer, then or later.
+
+    An object, since a nested function that starts its own timer refers to itself: only a full garbage collection would
+    free it and the finished task, and a busy broker runs one in an hour.
+    """
+
+    __slots__ = ("_store", "_clock", "_task", "_timer")
+
+    def __init__(self, store: MetadataStore, clock: Clock, timeout_ms: float, task: asyncio.Task[T]) -> None:
+        self._store = store
+        self._clock = clock
+        self._task = task
+        self._timer = clock.call_later(max(timeout_ms, 0), self._look)
+
+    def _look(self) -> None:
+        if self._store.is_available:
+            self._timer = self._clock.call_later(LOOK_AGAIN_MS, self._look)
+        else:
+            self._task.cancel()
+
+    def end(self) -> None:
+        self._timer.cancel()
+
+
 async def in_time(store: MetadataStore, clock: Clock, timeout_ms: float, work: Coroutine[Any, Any, T]) -> T:
     """Return the result of ``work``, a part of a client's request that calls ``store``.
 
@@ -307,20 +332,11 @@ async def in_time(store: MetadataStore, clock: Clock, timeout_ms: float, work: C
     cancelled: the change for which it waits may be made later. While the store answers, ``work`` may take any time.
     """
     task = asyncio.ensure_future(work)
-    timer: TimerHandle
-
-    def look() -> None:
-        nonlocal timer
-        if store.is_available:
-            timer = clock.call_later(LOOK_AGAIN_MS, look)
-        else:
-            task.cancel()
-
-    timer = clock.call_later(max(timeout_ms, 0), look)
+    limit = _TimeLimit(store, clock, timeout_ms, task)
     try:
         await asyncio.wait([task])
     finally:
-        timer.cancel()
+        limit.end()
         task.cancel()
     if task.cancelled():
         raise RequestTimedOutError("The metadata store does not answer: the change may be made later.")
