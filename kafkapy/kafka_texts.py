@@ -146,6 +146,7 @@ def scram_user_repeated(user: str) -> str:
 
 
 EMPTY_QUOTA_FILTER: Final = "Unexpected empty filter component entity type"
+THROTTLING_QUOTA_EXCEEDED: Final = "The throttling quota has been exceeded."
 NO_QUOTA_ENTITY: Final = "Invalid empty client quota entity"
 
 

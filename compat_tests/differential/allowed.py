@@ -14,7 +14,6 @@ NO_SUCH_TOPIC, UNKNOWN_MEMBER, REBALANCING, UNSUPPORTED_VERSION = 3, 25, 27, 35
 INVALID_CONFIG, INVALID_REQUEST, INVALID_EPOCH = 40, 42, 47
 TOO_LARGE: Final = 12
 BAD_ASSIGNMENT: Final = 39
-UNSUPPORTED_MECHANISM: Final = 33
 BAD_ACKS: Final = 21
 CORRUPT, BAD_TIME, OLD_FORMAT, BAD_CODEC, BAD_RECORD = 2, 32, 43, 76, 87
 OTHER_REASON: Final = {
@@ -322,14 +321,6 @@ def _fewer_apis(case: Case) -> bool:
     return not more and {each["api_key"] for each in missing} == NOT_LISTED
 
 
-def _quotas_and_credentials(case: Case) -> bool:
-    """Whether Kafka stores, removes or shows a quota or a credential."""
-    if case.api in ("ALTER_CLIENT_QUOTAS", "ALTER_USER_SCRAM_CREDENTIALS"):
-        theirs, ours = codes_of(case)
-        return theirs == 0 and ours in (UNSUPPORTED_VERSION, UNSUPPORTED_MECHANISM)
-    return case.api in ("DESCRIBE_CLIENT_QUOTAS", "DESCRIBE_USER_SCRAM_CREDENTIALS") and codes_of(case) == (0, 0)
-
-
 def _no_way_to_match(case: Case) -> bool:
     return case.api == "DESCRIBE_CLIENT_QUOTAS" and codes_of(case) == (UNKNOWN_SERVER_ERROR, INVALID_REQUEST)
 
@@ -341,12 +332,6 @@ def _trips_over_empty_name(case: Case) -> bool:
 
 
 RULES: Final = (
-    Rule(
-        "Client quotas and SCRAM credentials: Kafka stores them, though nothing uses them without security; we store"
-        " none, and say so",
-        _quotas_and_credentials,
-        parts_ways=True,
-    ),
     Rule(
         "DescribeClientQuotas: Kafka fails with -1 over an unknown way to match; we say INVALID_REQUEST",
         _no_way_to_match,

@@ -56,6 +56,7 @@ ORIGINAL: Final = "docs/original_clients.md"
 OPERATIONS: Final = "docs/operations.md"
 BEFORE: Final[dict[tuple[str, str], str]] = {
     ("docs/cluster.md", "Several brokers on a ZooKeeper"): ZOOKEEPER,
+    ("docs/security.md", "Quotas"): BROKER,
     ("docs/mirror.md", "Copying topics to another cluster"): EAST_AND_WEST,
     (ORIGINAL, "The consumer connector"): CLUSTER_ON_ZOOKEEPER,
     (ORIGINAL, "The producer"): CLUSTER_ON_ZOOKEEPER,

@@ -430,7 +430,7 @@ class BrokerConfig:
 
 REFUSED_KEYS: Final = {
     "zookeeper.ssl.client.enable": "kafkapy has no TLS yet",
-    "client.quota.callback.class": "kafkapy has no quotas yet",
+    "client.quota.callback.class": "kafkapy can't load Java classes",
     "create.topic.policy.class.name": "kafkapy can't load Java classes",
     "alter.config.policy.class.name": "kafkapy can't load Java classes",
 }

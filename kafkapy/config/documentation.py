@@ -285,8 +285,8 @@ _TOPIC: Final[dict[str, str]] = {
 
 UNUSED: Final = frozenset({
     *(name for name in _BROKER if name.startswith((
-        "zookeeper.", "ssl.", "sasl.", "delegation.token.", "password.encoder.", "quota.",
-        "controller.quota.", "metrics.", "kafka.metrics.",
+        "zookeeper.", "ssl.", "sasl.", "delegation.token.", "password.encoder.",
+        "metrics.", "kafka.metrics.",
         "replica.socket.receive.", "fetch.purgatory.", "producer.purgatory.",
         "delete.records.purgatory.",
     ))),

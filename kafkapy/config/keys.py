@@ -212,13 +212,13 @@ def format_value(value: Value) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return _java_double(value)
+        return java_double(value)
     if isinstance(value, int):
         return str(value)
     return ",".join(value)
 
 
-def _java_double(value: float) -> str:
+def java_double(value: float) -> str:
     """``Double.toString``: plain from 10⁻³ up to 10⁷, else one digit, fraction and ``E``."""
     if not math.isfinite(value):
         return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]

@@ -27,6 +27,7 @@ from kafkapy.metadata.errors import (
     NotControllerError,
     ReassignmentInProgressError,
     RequestTimedOutError,
+    ThrottlingQuotaExceededError,
     TopicDeletionDisabledError,
     TopicExistsError,
     UnknownTopicOrPartitionError,
@@ -121,6 +122,15 @@ class ControllerView(Protocol):
         ...
 
 
+Charge = Callable[[int], None]
+"""Counts partitions that are about to be created or deleted; raises ThrottlingQuotaExceededError if they are too many
+for the client's quota."""
+
+
+def free(_partitions: int) -> None:
+    """The charge of a client without a quota."""
+
+
 class _Planned(NamedTuple):
     """A topic that can be created."""
 
@@ -154,12 +164,12 @@ class TopicAdmin:
         metadata.add_listener(self._image_changed)
 
     async def create_topics(
-        self, topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool = False
+        self, topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool = False, charge: Charge = free
     ) -> list[TopicResult]:
         """Create the topics that can be created; one result per name."""
         results: dict[str, TopicResult] = {}
         created: list[str] = []
-        creation = self._create_topics(topics, results, created, validate_only=validate_only)
+        creation = self._create_topics(topics, results, created, charge, validate_only=validate_only)
         try:
             await in_time(self._store, self._clock, timeout_ms, creation)
         except RequestTimedOutError as error:
@@ -168,14 +178,21 @@ class TopicAdmin:
         return list(results.values())
 
     async def _create_topics(
-        self, topics: Sequence[NewTopic], results: dict[str, TopicResult], created: list[str], *, validate_only: bool
+        self,
+        topics: Sequence[NewTopic],
+        results: dict[str, TopicResult],
+        created: list[str],
+        charge: Charge,
+        *,
+        validate_only: bool,
     ) -> None:
         """Add the results to ``results``, and the names of written topics to ``created``."""
         twice = await _named_twice(topic.name for topic in topics)
         await self._look_around()
         with self._limit.admissions() as admissions, ExitStack() as unfinished:
             unfinished.callback(self._being_written.difference_update, created)
-            await self._check_and_create(topics, twice, results, admissions, None if validate_only else created)
+            written = None if validate_only else created
+            await self._check_and_create(topics, twice, results, admissions, written, charge)
             unfinished.pop_all()
 
     async def _check_and_create(
@@ -185,6 +202,7 @@ class TopicAdmin:
         results: dict[str, TopicResult],
         admissions: Admissions,
         created: list[str] | None,
+        charge: Charge,
     ) -> None:
         """Write the topics that can be created, and add their names to ``created``; None only checks."""
         checked_replicas = 0
@@ -198,6 +216,7 @@ class TopicAdmin:
                     self._limit.check(self._metadata.image, checked_replicas + placement.replicas)
                     checked_replicas += placement.replicas
                 else:
+                    charge(placement.partitions)
                     admissions.admit(self._metadata.image, topic.name, placement.partitions, placement.replicas)
             except BrokerError as error:
                 results[topic.name] = _refused(topic.name, error)
@@ -211,13 +230,13 @@ class TopicAdmin:
                 planned = []
         await self._create(planned, results, admissions)
 
-    async def delete_topics(self, names: Sequence[str], timeout_ms: int) -> list[TopicResult]:
+    async def delete_topics(self, names: Sequence[str], timeout_ms: int, charge: Charge = free) -> list[TopicResult]:
         """Request the controller to delete topics; one result per name."""
         results: dict[str, TopicResult] = {}
         wanted: list[str] = []
         async for name in OneByOne(names):
             if name not in results:
-                results[name] = TopicResult(name, self._why_not_deleted(name))
+                results[name] = TopicResult(name, self._why_not_deleted(name, charge))
                 if results[name].error is None:
                     wanted.append(name)
         if not wanted:
@@ -242,11 +261,11 @@ class TopicAdmin:
         return list(results.values())
 
     async def create_partitions(
-        self, topics: Sequence[MorePartitions], timeout_ms: int, *, validate_only: bool = False
+        self, topics: Sequence[MorePartitions], timeout_ms: int, *, validate_only: bool = False, charge: Charge = free
     ) -> list[TopicResult]:
         """Add partitions; one result per name."""
         results: dict[str, TopicResult] = {}
-        addition = self._add_partitions(topics, results, validate_only=validate_only)
+        addition = self._add_partitions(topics, results, charge, validate_only=validate_only)
         try:
             added = await in_time(self._store, self._clock, timeout_ms, addition)
         except RequestTimedOutError as error:
@@ -255,7 +274,12 @@ class TopicAdmin:
         return list(results.values())
 
     async def _add_partitions(
-        self, topics: Sequence[MorePartitions], results: dict[str, TopicResult], *, validate_only: bool
+        self,
+        topics: Sequence[MorePartitions],
+        results: dict[str, TopicResult],
+        charge: Charge,
+        *,
+        validate_only: bool,
     ) -> list[str]:
         """Add the results to ``results``; return the names of the topics that were extended."""
         twice = await _named_twice(topic.name for topic in topics)
@@ -276,7 +300,7 @@ class TopicAdmin:
                 together = wanted[start : start + TOGETHER]
                 while together:
                     together, checked_replicas = await self._extend(
-                        together, results, checked_replicas, None if validate_only else admissions
+                        together, results, checked_replicas, None if validate_only else admissions, charge
                     )
         return [topic.name for topic in wanted if results[topic.name].error is None and not validate_only]
 
@@ -500,13 +524,17 @@ class TopicAdmin:
                 await removed
                 timer.cancel()
 
-    def _why_not_deleted(self, name: str) -> BrokerError | None:
+    def _why_not_deleted(self, name: str, charge: Charge) -> BrokerError | None:
         if not self._controller.is_active:
             return NotControllerError()
         if not self._config.flag("delete.topic.enable"):
             return TopicDeletionDisabledError("Topic deletion is disabled (delete.topic.enable).")
         if name not in self._metadata.image.topics:
             return UnknownTopicOrPartitionError()
+        try:
+            charge(len(self._metadata.image.topics[name].partitions))
+        except ThrottlingQuotaExceededError as error:
+            return error.with_traceback(None)
         return None
 
     async def _extend(
@@ -515,6 +543,7 @@ class TopicAdmin:
         results: dict[str, TopicResult],
         checked_replicas: int,
         admissions: Admissions | None,
+        charge: Charge,
     ) -> tuple[list[MorePartitions], int]:
         """Write the assignments of topics with more partitions; without ``admissions`` only check them.
 
@@ -530,6 +559,7 @@ class TopicAdmin:
                     self._limit.check(self._metadata.image, checked_replicas + placement.replicas)
                     checked_replicas += placement.replicas
                     continue
+                charge(topic.total - placement.first_partition)
                 admissions.admit(self._metadata.image, topic.name, topic.total, placement.replicas)
             except BrokerError as error:
                 results[topic.name] = _refused(topic.name, error)

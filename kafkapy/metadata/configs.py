@@ -4,7 +4,7 @@ Every broker reads the configuration that a new note names, and applies it (``ch
 """
 
 import logging
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import unquote
 
@@ -49,6 +49,10 @@ class ConfigListener(Protocol):
         ...
 
 
+ClientListener = Callable[[ConfigEntity, Mapping[str, str]], None]
+"""Called with the configuration of a user, a client id or both: credentials and quotas."""
+
+
 class ConfigAdmin:
     """Reads and writes the overrides of topics and brokers, and applies changes that other brokers have written.
 
@@ -60,14 +64,21 @@ class ConfigAdmin:
         self._clock = clock
         self._store = store
         self._topics: dict[str, dict[str, str]] = {}
-        self._users: dict[ConfigEntity, dict[str, str]] = {}
+        self._clients: dict[ConfigEntity, dict[str, str]] = {}
         self._listeners: list[ConfigListener] = []
+        self._client_listener: ClientListener | None = None
         place = ConfigChangesZNode.PATH, ConfigChangesZNode.CHILD
         self._notes = ChangeNotes(clock, store, place, self._apply_note, "Configuration changes")
 
     def add_listener(self, listener: ConfigListener) -> None:
         """Call ``listener`` after each change from now on; it must not raise."""
         self._listeners.append(listener)
+
+    def set_client_listener(self, listener: ClientListener) -> None:
+        """Call ``listener`` with each configuration of clients, and after each change; it must not raise."""
+        self._client_listener = listener
+        for entity, overrides in self._clients.items():
+            listener(entity, overrides)
 
     async def topic_overrides(self, topic: str) -> dict[str, str]:
         """The overrides of ``topic``, from the store."""
@@ -83,18 +94,35 @@ class ConfigAdmin:
 
     def cached_user_overrides(self, name: str) -> Mapping[str, str]:
         """The credentials and quotas of a user that this broker last read."""
-        return self._users.get(ConfigEntity.user(name), _NO_OVERRIDES)
+        return self._clients.get(ConfigEntity.user(name), _NO_OVERRIDES)
 
     async def users(self) -> list[str]:
         """The names of all users with credentials or quotas, from the store."""
-        return [unquote(name) for name in await self._in_time(self._user_nodes())]
+        names = await self._in_time(self._children(ConfigZNode.kind_path("users")))
+        return [unquote(name) for name in names if name != DEFAULT_ENTITY]
 
-    async def _user_nodes(self) -> list[str]:
+    async def client_overrides(self, entity: ConfigEntity) -> dict[str, str]:
+        """The configuration of a user, a client id or both, from the store."""
+        return await self._in_time(self._read(entity))
+
+    async def clients(self) -> list[ConfigEntity]:
+        """All users and client ids with a configuration, and all users' client ids, from the store."""
+        return await self._in_time(self._client_nodes())
+
+    async def _client_nodes(self) -> list[ConfigEntity]:
+        found = [ConfigEntity("clients", name) for name in await self._children(ConfigZNode.kind_path("clients"))]
+        for user in await self._children(ConfigZNode.kind_path("users")):
+            entity = ConfigEntity("users", user)
+            found.append(entity)
+            client_ids = await self._children(f"{ConfigZNode.path(entity)}/clients")
+            found += [ConfigEntity.client(user, client_id) for client_id in client_ids]
+        return found
+
+    async def _children(self, path: str) -> list[str]:
         try:
-            children = await self._store.children(ConfigZNode.kind_path("users"))
+            return sorted(await self._store.children(path))
         except NoNodeError:
             return []
-        return sorted(name for name in children if name != DEFAULT_ENTITY)
 
     def cached_topic_overrides(self, topic: str) -> Mapping[str, str]:
         """The overrides of ``topic`` that this broker last read; empty for one of ``unread_topics``."""
@@ -128,11 +156,11 @@ class ConfigAdmin:
         """
         for broker_id in (None, self._config.broker_id):
             await self._apply(ConfigEntity.broker(broker_id))
-        for name in await self._user_nodes():
+        for entity in await self._client_nodes():
             try:
-                await self._apply(ConfigEntity("users", name))
+                await self._apply(entity)
             except ForeignDataError as error:
-                logger.error("The credentials of user %s can't be read: %s", name, error)
+                logger.error("The credentials and quotas of %s %s can't be read: %s", *entity, error)
         await self.load_topics(topics)
         for topic in self.unread_topics(topics):
             await self._read(ConfigEntity.topic(topic))
@@ -156,7 +184,11 @@ class ConfigAdmin:
 
     async def set_user_overrides(self, name: str, overrides: Mapping[str, str]) -> None:
         """Replace the credentials and quotas of a user, and write a note for every broker."""
-        await self._in_time(self._write(ConfigEntity.user(name), overrides))
+        await self.set_client_overrides(ConfigEntity.user(name), overrides)
+
+    async def set_client_overrides(self, entity: ConfigEntity, overrides: Mapping[str, str]) -> None:
+        """Replace the configuration of a user, a client id or both, and write a note for every broker."""
+        await self._in_time(self._write(entity, overrides))
 
     async def _read(self, entity: ConfigEntity) -> dict[str, str]:
         path = ConfigZNode.path(entity)
@@ -193,8 +225,10 @@ class ConfigAdmin:
             self._topics[entity.name] = overrides
             for listener in self._listeners:
                 listener.topic_config_changed(entity.name, overrides)
-        elif entity.kind == "users":
-            self._users[entity] = overrides
+        elif entity.kind in ("users", "clients"):
+            self._clients[entity] = overrides
+            if self._client_listener is not None:
+                self._client_listener(entity, overrides)
         elif entity == ConfigEntity.broker(None):
             self._config.update_dynamic(cluster_default=overrides)
             self._tell_broker(None, overrides)

@@ -115,6 +115,12 @@ class PolicyViolationError(BrokerError):
     error_code: ClassVar[int] = ErrorCode.POLICY_VIOLATION
 
 
+class ThrottlingQuotaExceededError(BrokerError):
+    """The client has created and deleted as many partitions as its quota allows; it may go on later."""
+
+    error_code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
 class ReassignmentInProgressError(BrokerError):
     """The topic's replicas are being moved, which excludes the request."""
 

@@ -8,6 +8,7 @@ key.
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 from urllib.parse import quote
@@ -491,7 +492,15 @@ class ReassignPartitionsZNode:
 
 
 DEFAULT_ENTITY: Final = "<default>"
+
+_KNOWN_NAMES: Final = 1024
 """The name of the node that configures every broker (or client id, or user) that has no value of its own."""
+
+
+@lru_cache(maxsize=_KNOWN_NAMES)
+def tree_name(name: str) -> str:
+    """Return the name of a user or client in the tree: encoded as in an address of the web (``Sanitizer``)."""
+    return quote(name, safe="").replace("~", "%7E")
 
 
 class ConfigEntity(NamedTuple):
@@ -508,7 +517,22 @@ class ConfigEntity(NamedTuple):
     @classmethod
     def user(cls, name: str) -> "ConfigEntity":
         """The SCRAM credentials and quotas of a user, whose name is encoded as in an address of the web."""
-        return cls("users", quote(name, safe="").replace("~", "%7E"))
+        return cls("users", tree_name(name))
+
+    @classmethod
+    def client(cls, user: str | None, client_id: str | None) -> "ConfigEntity":
+        """The quotas of a user, a client id or both, by their names in the tree; one of them is not None."""
+        if user is None:
+            return cls("clients", f"{client_id}")
+        return cls("users", user if client_id is None else f"{user}/clients/{client_id}")
+
+    @property
+    def client_names(self) -> tuple[str | None, str | None]:
+        """The user and the client id of a configuration of users or clients, as they are in the tree."""
+        if self.kind == "clients":
+            return None, self.name
+        user, _, client_id = self.name.partition("/clients/")
+        return user, client_id or None
 
     @classmethod
     def broker(cls, broker_id: int | None) -> "ConfigEntity":

@@ -31,11 +31,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from kafkapy.clock import Clock
+from kafkapy.clock import Clock, TimerHandle
 from kafkapy.delayed import hurry
 from kafkapy.metrics import Metrics
 from kafkapy.network.budget import SMALL_FRAME_SIZE, FrameBudget
-from kafkapy.network.core import QUEUED, SENDING, UNSENT, ConnectionCore, Sent
+from kafkapy.network.core import MUTED, QUEUED, SENDING, UNSENT, ConnectionCore, Sent
 from kafkapy.network.dispatcher import Dispatcher, Waiting
 from kafkapy.network.errors import RefusedError
 from kafkapy.network.limits import Limits
@@ -163,6 +163,7 @@ class Connection(asyncio.BufferedProtocol):
         "_reading_paused",
         "_reserved",
         "_unread",
+        "_mute_timer",
     )
 
     def __init__(
@@ -182,6 +183,7 @@ class Connection(asyncio.BufferedProtocol):
         self._reading_paused = False
         self._reserved = 0
         self._unread: _UnreadResponse | None = None
+        self._mute_timer: TimerHandle | None = None
         if owner.sasl is not None:
             self._require_authentication(owner.sasl)
 
@@ -223,6 +225,8 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # the loop has logged what matters
         """See ``asyncio.BaseProtocol``. A waiting fetch ends here; a request that changes something runs on."""
         self.core.close()
+        if self._mute_timer is not None:
+            self._mute_timer.cancel()
         if self.session.authentication is not None:
             self.session.authentication.closed()
         transport, self._transport = self._transport, None
@@ -332,7 +336,7 @@ class Connection(asyncio.BufferedProtocol):
         The usual course of a request is written inline: each saved call is about 1 % of a small request. Raises
         ``_REFUSALS``, ``_SEND_FAILURES`` and unexpected errors of handlers; replies to earlier requests leave first.
         """
-        core, late, transport = self.core, self._late, self._transport
+        core, late, transport, session = self.core, self._late, self._transport, self.session
         assert transport is not None
         slice_end_s = 0.0
         leaves_at_once = True
@@ -340,7 +344,9 @@ class Connection(asyncio.BufferedProtocol):
             while (not core.busy or core.may_overtake()) and (frame := core.next_frame()) is not None:
                 if len(frame) > LATE_SIZE:
                     late.leave()
-                reply = self._dispatcher.dispatch(frame, self.session)
+                reply = self._dispatcher.dispatch(frame, session)
+                if session.throttle_ms:
+                    self._mute()
                 if isinstance(reply, Waiting):
                     self._begin_wait(reply)
                 else:
@@ -353,15 +359,20 @@ class Connection(asyncio.BufferedProtocol):
                         self._give_back()
                 if core.is_empty:
                     break
-                now_s = self._now_s()  # not called for a single request
-                slice_end_s = slice_end_s or now_s + self._slice_s
-                if now_s >= slice_end_s:
-                    core.set_busy(QUEUED)
-                    self._turns.enqueue(self._resume)
+                slice_end_s = self._queue_after(slice_end_s)  # not called for a single request
             leaves_at_once = False
         finally:
             if core.replies is not None:
                 self._leave(at_once=leaves_at_once)
+
+    def _queue_after(self, slice_end_s: float) -> float:
+        """Queue the connection if its slice of time is over; return when it is, with ``slice_end_s`` 0 a new one."""
+        now_s = self._now_s()
+        slice_end_s = slice_end_s or now_s + self._slice_s
+        if now_s >= slice_end_s:
+            self.core.set_busy(QUEUED)
+            self._turns.enqueue(self._resume)
+        return slice_end_s
 
     def _resume(self) -> None:
         """The turn in the queue has come."""
@@ -441,6 +452,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._reserved and not core.holds_frame:
             self._give_back()
         outputs: list[Sent] = []
+        if self.session.throttle_ms:
+            self._mute()
         try:
             reply = self._dispatcher.answer(waiting)
         except _REFUSALS as error:
@@ -456,6 +469,21 @@ class Connection(asyncio.BufferedProtocol):
         self._end_if_refused()
         # Even if the reply still waits: its frame may be released, and the end of the stream must be noticed.
         self._go_on()
+
+    # quotas
+
+    def _mute(self) -> None:
+        """Take no request for the time that the last response asks of the client."""
+        self.core.set_busy(MUTED)
+        if self._mute_timer is not None:
+            self._mute_timer.cancel()
+        self._mute_timer = self._owner.clock.call_later(self.session.throttle_ms, self._unmute)
+        self.session.throttle_ms = 0
+
+    def _unmute(self) -> None:
+        self._mute_timer = None
+        self.core.clear_busy(MUTED)
+        self._guarded(self._go_on)
 
     # sending
 

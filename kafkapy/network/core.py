@@ -10,6 +10,7 @@ caller (``connection.py``, or a test) hands in the bytes that arrived, takes req
     SENDING   a response with file slices is being sent
     UNSENT    the transport holds bytes that the socket has not taken: the peer does not read fast enough
     QUEUED    the connection's slice of time is over; it waits for its turn (``kafkapy/turns.py``)
+    MUTED     the client has exceeded a quota, and has to wait (``server/dispatch/throttling.py``)
     CLOSED    nothing is taken any more
 
 Several may hold at once. Requests may arrive in any state; they are kept, and taken only when ``busy`` is 0, or when
@@ -65,6 +66,7 @@ SENDING: Final = 2
 UNSENT: Final = 4
 QUEUED: Final = 8
 CLOSED: Final = 16
+MUTED: Final = 32
 
 Sent = bytearray | list[Part]
 """The output to send now: bytes, or a response with several parts (bytes, file slices)."""

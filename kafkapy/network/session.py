@@ -19,7 +19,16 @@ class Session:
     each request (``RequestHeader.client_id``): a client may change it from one request to the next.
     """
 
-    __slots__ = ("peer_host", "peer_port", "listener", "local_address", "principal", "authentication", "forms")
+    __slots__ = (
+        "peer_host",
+        "peer_port",
+        "listener",
+        "local_address",
+        "principal",
+        "authentication",
+        "forms",
+        "throttle_ms",
+    )
 
     def __init__(self, peer: tuple[str, int], listener: str, local_address: tuple[str, int]) -> None:
         self.peer_host, self.peer_port = peer
@@ -32,6 +41,8 @@ class Session:
         """Kafka's form of the client's identity, ``TYPE:NAME``."""
         self.authentication: Authentication | None = None
         """What the client has to prove, and has proved, on a listener with SASL; None on others."""
+        self.throttle_ms = 0
+        """Set when the client exceeds a quota: how long the connection takes no further request, which resets it."""
         self.forms: dict[int, Any] = {}
         """The dispatcher's: forms of earlier requests, by their first four bytes (``server/dispatch/forms.py``)."""
 

@@ -1,11 +1,8 @@
 """AclAccessControl: the stage between a decoded request and its handler, which asks the API's rule."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Generator
-from typing import Any
+from collections.abc import Generator
 
 from kafkapy.clock import Clock
-from kafkapy.delayed import Delayed
 from kafkapy.metadata.acls import AclStore
 from kafkapy.metrics import PeerLines
 from kafkapy.network.errors import RefusedError
@@ -17,10 +14,8 @@ from kafkapy.server.access.table import RULES
 from kafkapy.server.dispatch.api_table import Api
 from kafkapy.server.dispatch.context import RequestContext
 from kafkapy.server.dispatch.encoding import EncodedParts, Filled
-from kafkapy.server.dispatch.result import Handler, Request, Response, Result
-from kafkapy.turns import MaybeSteps, Steps, in_turns
-
-Merge = Callable[[Any], MaybeSteps[Response]]
+from kafkapy.server.dispatch.result import Handler, Request, Response, Result, with_change
+from kafkapy.turns import Steps
 
 
 class AclAccessControl:
@@ -73,32 +68,9 @@ def _serve(verdict: Verdict, handle: Handler, context: RequestContext, request: 
     if verdict is None:
         return handle(context, request)
     if isinstance(verdict, Partial):
-        return _merged(verdict.merge, handle(context, verdict.request))
+        merge = verdict.merge
+        return with_change(handle(context, verdict.request), lambda response: merge(_decoded(response)))
     return verdict
-
-
-def _merged(merge: Merge, result: Result | Steps[Result]) -> Result | Steps[Result]:
-    """Merge the denied part into the result of a handler, whatever its shape is."""
-    if isinstance(result, Generator):
-        return _merged_after_steps(merge, result)
-    if isinstance(result, asyncio.Future) and not isinstance(result, asyncio.Task):
-        return Delayed.of(asyncio.ensure_future(_merged_later(merge, result)), result)  # it can be cancelled, as before
-    if isinstance(result, Awaitable):
-        return _merged_later(merge, result)
-    return merge(_decoded(result))
-
-
-def _merged_after_steps(merge: Merge, steps: Steps[Result]) -> Steps[Result]:
-    merged = _merged(merge, (yield from steps))
-    return (yield from merged) if isinstance(merged, Generator) else merged
-
-
-async def _merged_later(merge: Merge, coming: Awaitable[Response | Awaitable[Response]]) -> Response:
-    result = await coming
-    while isinstance(result, Awaitable):
-        result = await result
-    merged = merge(_decoded(result))
-    return await in_turns(merged) if isinstance(merged, Generator) else merged
 
 
 def _decoded(response: Response) -> Response:

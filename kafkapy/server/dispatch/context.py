@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kafkapy.metrics import Metrics
     from kafkapy.network.budget import FrameBudget
     from kafkapy.protocol.headers import RequestHeader
+    from kafkapy.quotas.clients import ClientQuotas
     from kafkapy.replication.fencing import ControllerFence
     from kafkapy.replication.fetch_sessions import FetchSessionCache
     from kafkapy.replication.replica_manager import ReplicaManager
@@ -72,18 +73,22 @@ class Services:
     """Limits how many large requests of all listeners are decoded and handled at a time."""
     access: "AccessControl | None" = None
     """None without ``authorizer.class.name``: every client may do everything."""
+    quotas: "ClientQuotas | None" = None
+    """None before the first quota: clients may take as much as they can."""
 
 
 class RequestContext:
     """Services, header and session of one request. It is made for each request, so it has few fields."""
 
-    __slots__ = ("services", "header", "session", "_refusals")
+    __slots__ = ("services", "header", "session", "frame_size", "_refusals")
 
-    def __init__(self, services: Services, header: "RequestHeader", session: Session) -> None:
+    def __init__(self, services: Services, header: "RequestHeader", session: Session, frame_size: int = 0) -> None:
         self.services = services
         self.header = header
         """Its correlation id may be that of an earlier request of the connection: do not use it."""
         self.session = session
+        self.frame_size = frame_size
+        """Bytes of the request, header included."""
         self._refusals = 0
 
     def rights(self) -> "Rights | None":

@@ -116,7 +116,7 @@ class Dispatcher:
         if route.api.needs_whole_image and not self.services.metadata.has_been_whole:
             return self._decode(frame, api, session)
         header = form.header
-        result = admit_and_handle(route, RequestContext(self.services, header, session), request)
+        result = admit_and_handle(route, RequestContext(self.services, header, session, len(frame)), request)
         if isinstance(result, Filled):
             return result.frame(correlation_id)
         key, version, _, client_id, tagged_fields = header
@@ -146,7 +146,7 @@ class Dispatcher:
                 raise  # a count that the frame is too short for
             return self._begin_large(route, header, (frame, body_place), session)
         values = INLINE_SLOTS - reader.budget
-        context = RequestContext(self.services, header, session)
+        context = RequestContext(self.services, header, session, len(frame))
         result = admit_and_handle(route, context, request)
         if route.pattern is not None and values <= MOST_VALUES and reader.position == reader.end:
             form_for(session.forms, api).learn(route.pattern, context, request, frame, body_place)
@@ -181,7 +181,8 @@ class Dispatcher:
                 held = until_answered.enter_context(RequestMemory(self._budget))
                 held.charge((DEFAULT_BUDGET - reader.budget) * SLOT_SIZE)
                 await turns().next_turn()
-                result = admit_and_handle(route, RequestContext(services, header, session), request)
+                context = RequestContext(services, header, session, len(located[0]))
+                result = admit_and_handle(route, context, request)
                 del request
                 if isinstance(result, Generator):
                     result = await in_turns(result)

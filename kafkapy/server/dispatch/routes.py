@@ -46,10 +46,19 @@ def route_of(api: Api, version: int) -> Route:
 def admit_and_handle(route: Route, context: RequestContext, request: Request) -> Result | Steps[Result]:
     """Serve a request that is decoded: nothing else calls a handler, so a rule for all requests stands here.
 
-    Access control calls the handler with a request, or with the allowed part of it, or not at all.
+    Access control calls the handler with a request, or with the allowed part of it, or not at all. Quotas measure both.
     """
     services = context.services
     services.metrics.requests[route.api.module] += 1
+    if services.quotas is not None:
+        from kafkapy.server.dispatch.throttling import throttled  # a broker without quotas does not need it
+
+        return throttled(services.quotas, context, request, lambda: _allow_and_handle(route, context, request))
+    return _allow_and_handle(route, context, request)
+
+
+def _allow_and_handle(route: Route, context: RequestContext, request: Request) -> Result | Steps[Result]:
+    services = context.services
     if services.access is not None:
         return services.access.handle(route.api, route.handle, context, request)
     return route.handle(context, request)

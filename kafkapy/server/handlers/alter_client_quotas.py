@@ -1,8 +1,8 @@
-"""AlterClientQuotas v0: the broker enforces no client quotas, and stores none that would not be enforced.
+"""AlterClientQuotas v0: sets and removes the quotas of users, client ids and both, in Kafka's nodes (KIP-546).
 
 An entity that is named several times is answered once, by its last changes, as in 2.7.2.
-Errors, by entity: UNSUPPORTED_VERSION 35, where 2.7.2 stores the quota; INVALID_REQUEST 42 (no entity, one of another
-kind than user and client id, an empty name, an unknown key, a fraction of a byte).
+Errors, by entity: INVALID_REQUEST 42 (no entity, one of another kind than user and client id, an empty name, an unknown
+key, a fraction of a byte), REQUEST_TIMED_OUT 7 and others of the store.
 """
 
 import math
@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from kafkapy import kafka_texts
+from kafkapy.config.keys import java_double
+from kafkapy.errors import BrokerError
+from kafkapy.metadata.znodes import DEFAULT_ENTITY, ConfigEntity, tree_name
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -19,35 +22,71 @@ from kafkapy.protocol.messages.alter_client_quotas import (
     RequestEntryData,
     ResponseEntryData,
 )
-from kafkapy.server.dispatch.context import RequestContext
+from kafkapy.quotas.limits import WHOLE_NUMBERS, QuotaKind
+from kafkapy.server.dispatch.context import RequestContext, Services
+from kafkapy.server.handlers.shared.config_resources import check_size, error_text
 from kafkapy.text import shortened
-from kafkapy.turns import Steps
+from kafkapy.turns import pause
 
 LONGEST_NAME: Final = 200
 """Characters of a type or key that an error message repeats."""
 _KINDS: Final = ("client-id", "user")
 """In the order in which Apache Kafka checks and answers them."""
-_WHOLE_NUMBERS: Final = frozenset({"producer_byte_rate", "consumer_byte_rate"})
-_KEYS: Final = _WHOLE_NUMBERS | {"request_percentage", "controller_mutation_rate"}
+_KEYS: Final = frozenset(QuotaKind)
 _LARGEST: Final = 2.0**63
 _ROUNDING: Final = 1e-6
-_REASON: Final = "kafkapy does not enforce client quotas, and stores none."
+
+Refusal = tuple[int, str | None]
+"""An error code and its text."""
 
 
-def handle(_context: RequestContext, request: AlterClientQuotasRequest) -> Steps[AlterClientQuotasResponse]:
-    """Refuse the changes of each entity."""
+async def handle(context: RequestContext, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+    """Check and change the quotas of each entity."""
     last: dict[frozenset[tuple[str, str | None]], RequestEntryData] = {}
     for entry in request.entries:
         last[frozenset(_entity(entry).items())] = entry
-        yield
+        await pause()
     response = AlterClientQuotasResponse(entries=[])
     for entry in last.values():
         entity = _entity(entry)
         error_code, text = _refusal(entity, entry.ops)
+        if not error_code and not request.validate_only:
+            error_code, text = await _alter(context.services, entity, entry.ops)
         names = [EntityData(kind, entity[kind]) for kind in entity]
         response.entries.append(ResponseEntryData(error_code, text, names))
-        yield
+        await pause()
     return response
+
+
+async def _alter(services: Services, entity: Mapping[str, str | None], changes: list[OpData]) -> Refusal:
+    owner = ConfigEntity.client(_name(entity, "user"), _name(entity, "client-id"))
+    try:
+        before = await services.config_admin.client_overrides(owner)
+        after = dict(before)
+        for change in changes:
+            if change.remove:
+                after.pop(change.key, None)
+            else:
+                after[change.key] = _text(change)
+        check_size(before, after)
+        await services.config_admin.set_client_overrides(owner, after)
+    except BrokerError as error:
+        return error.error_code, error_text(error)
+    return 0, None
+
+
+def _name(entity: Mapping[str, str | None], kind: str) -> str | None:
+    """The name in the tree, None if the entity has no name of this kind."""
+    if kind not in entity:
+        return None
+    name = entity[kind]
+    return DEFAULT_ENTITY if name is None else tree_name(name)
+
+
+def _text(change: OpData) -> str:
+    if change.key not in WHOLE_NUMBERS:
+        return java_double(change.value)
+    return "0" if math.isnan(change.value) else str(min(math.trunc(change.value + _ROUNDING), 2**63 - 1))
 
 
 def _entity(entry: RequestEntryData) -> dict[str, str | None]:
@@ -56,7 +95,7 @@ def _entity(entry: RequestEntryData) -> dict[str, str | None]:
     return {kind: names[kind] for kind in _KINDS} if names.keys() == set(_KINDS) else names
 
 
-def _refusal(entity: Mapping[str, str | None], changes: list[OpData]) -> tuple[int, str]:
+def _refusal(entity: Mapping[str, str | None], changes: list[OpData]) -> Refusal:
     for kind, name in entity.items():
         if kind not in _KINDS:
             return ErrorCode.INVALID_REQUEST, kafka_texts.unknown_quota_entity(shortened(kind, LONGEST_NAME))
@@ -69,9 +108,9 @@ def _refusal(entity: Mapping[str, str | None], changes: list[OpData]) -> tuple[i
             continue
         if change.key not in _KEYS:
             return ErrorCode.INVALID_REQUEST, kafka_texts.unknown_quota_key(shortened(change.key, LONGEST_NAME))
-        if change.key in _WHOLE_NUMBERS and not _is_whole(change.value):
+        if change.key in WHOLE_NUMBERS and not _is_whole(change.value):
             return ErrorCode.INVALID_REQUEST, kafka_texts.quota_is_no_integer(change.key)
-    return ErrorCode.UNSUPPORTED_VERSION, _REASON
+    return 0, None
 
 
 def _is_whole(value: float) -> bool:

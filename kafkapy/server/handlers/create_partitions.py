@@ -4,10 +4,10 @@ Versions 0-3. Only the controller serves it.
 Errors: UNKNOWN_TOPIC_OR_PARTITION 3, REQUEST_TIMED_OUT 7, INVALID_TOPIC_EXCEPTION 17 (the topic is being deleted),
 INVALID_PARTITIONS 37, INVALID_REPLICA_ASSIGNMENT 39, NOT_CONTROLLER 41, INVALID_REQUEST 42 (a topic twice),
 POLICY_VIOLATION 44 (more replicas than ``kafkapy.max.replicas``), KAFKA_STORAGE_ERROR 56 (the disk of the metadata is
-full), REASSIGNMENT_IN_PROGRESS 60 (its replicas are being moved).
+full), REASSIGNMENT_IN_PROGRESS 60 (its replicas are being moved), THROTTLING_QUOTA_EXCEEDED 89 (from version 3 on).
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkapy.controller.topics import MorePartitions
 from kafkapy.metadata.errors import PolicyViolationError
@@ -16,10 +16,15 @@ from kafkapy.protocol.messages.create_partitions import (
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
+from kafkapy.server.handlers.shared.mutation_quota import Mutations
 from kafkapy.turns import OneByOne
 
 if TYPE_CHECKING:
     from kafkapy.server.dispatch.context import RequestContext
+
+
+FIRST_STRICT_VERSION: Final = 3
+"""From this version on clients know THROTTLING_QUOTA_EXCEEDED."""
 
 
 async def handle(context: "RequestContext", request: CreatePartitionsRequest) -> CreatePartitionsResponse:
@@ -29,10 +34,11 @@ async def handle(context: "RequestContext", request: CreatePartitionsRequest) ->
     async for topic in OneByOne(request.topics):
         assigned = None if topic.assignments is None else [each.broker_ids for each in topic.assignments]
         topics.append(MorePartitions(topic.name, topic.count, assigned))
+    mutations = Mutations(context, FIRST_STRICT_VERSION)
     results = await services.topic_admin.create_partitions(
-        topics, request.timeout_ms, validate_only=request.validate_only
+        topics, request.timeout_ms, validate_only=request.validate_only, charge=mutations.charge
     )
-    response = CreatePartitionsResponse(results=[])
+    response = CreatePartitionsResponse(mutations.throttle_ms, results=[])
     async for result in OneByOne(results):
         code = 0 if result.error is None else result.error.error_code
         text = str(result.error or "") or None

@@ -1,15 +1,15 @@
 """CreateTopics: creates topics by their numbers of partitions and replicas, or by an assignment; or only checks them.
 
 Versions 0-6 (answers carry numbers and configuration from 5 on). Only the controller serves it.
-Not done: quotas on topic creation (KIP-599), creation policies.
+Not done: creation policies.
 Errors: REQUEST_TIMED_OUT 7, INVALID_TOPIC_EXCEPTION 17 (name), TOPIC_ALREADY_EXISTS 36, INVALID_PARTITIONS 37,
 INVALID_REPLICATION_FACTOR 38, INVALID_REPLICA_ASSIGNMENT 39, INVALID_CONFIG 40, NOT_CONTROLLER 41, INVALID_REQUEST 42
 (contradictory), POLICY_VIOLATION 44 (more replicas than ``kafkapy.max.replicas``), KAFKA_STORAGE_ERROR 56 (the disk of
-the metadata is full).
+the metadata is full), THROTTLING_QUOTA_EXCEEDED 89 (from version 6 on).
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkapy.config.describe import describe_topic
 from kafkapy.controller.topics import NewTopic, TopicResult
@@ -22,6 +22,7 @@ from kafkapy.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from kafkapy.server.handlers.shared.mutation_quota import Mutations
 from kafkapy.turns import OneByOne
 
 if TYPE_CHECKING:
@@ -29,11 +30,18 @@ if TYPE_CHECKING:
     from kafkapy.server.dispatch.context import RequestContext
 
 
+FIRST_STRICT_VERSION: Final = 6
+"""From this version on clients know THROTTLING_QUOTA_EXCEEDED."""
+
+
 async def handle(context: "RequestContext", request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Pass the topics to ``TopicAdmin`` and translate its results."""
     services = context.services
     topics = [await _new_topic(topic) async for topic in OneByOne(request.topics)]
-    results = await services.topic_admin.create_topics(topics, request.timeout_ms, validate_only=request.validate_only)
+    mutations = Mutations(context, FIRST_STRICT_VERSION)
+    results = await services.topic_admin.create_topics(
+        topics, request.timeout_ms, validate_only=request.validate_only, charge=mutations.charge
+    )
     answers = {}
     async for result in OneByOne(results):
         answers[result.name] = _answer(result, services.config, context.header.api_version)
@@ -41,7 +49,7 @@ async def handle(context: "RequestContext", request: CreateTopicsRequest) -> Cre
             context.log_refusal(f"the creation of topic {result.name!r}", result.error)
             if isinstance(result.error, PolicyViolationError):
                 services.metrics.topics_refused_by_replica_limit += 1
-    return CreateTopicsResponse(topics=[answers[topic.name] for topic in topics])
+    return CreateTopicsResponse(mutations.throttle_ms, topics=[answers[topic.name] for topic in topics])
 
 
 async def _new_topic(topic: CreatableTopic) -> NewTopic:

@@ -47,6 +47,7 @@ from kafkapy.turns import PIECE, MaybeSteps, Steps, in_turns, pieces, turns
 from kafkapy.types import NO_BROKER_ID, NO_EPOCH, READ_COMMITTED, TopicPartition, maker, topic_partition_of
 
 if TYPE_CHECKING:
+    from kafkapy.quotas.clients import ClientQuotas
     from kafkapy.server.dispatch.context import RequestContext
 
 
@@ -63,6 +64,11 @@ FIRST_VERSION_WITH_RACKS: Final = 11
 ISOLATION_LEVELS: Final = (0, READ_COMMITTED)
 LAST_VERSION_WITH_HARD_LIMITS: Final = 2
 """Up to this version the first batch, too, must fit the limits: the client's buffer may have just that size."""
+
+LARGEST_RESPONSE: Final = 2**31 - 1
+
+ROW_SIZE: Final = 64
+"""What the row of a partition counts beside its records, for a quota: its fields, and a share of the topic's name."""
 
 _KNOWN_ANSWERS: Final = 1024
 _UNKNOWN: Final = ErrorCode.UNKNOWN_SERVER_ERROR
@@ -240,6 +246,8 @@ def _read(
         return _refuse_level(request)  # Apache Kafka notices the level only when it reads a partition
     is_consumer = replica_id < 0
     max_bytes = min(request.max_bytes, services.config.integer("fetch.max.bytes"))
+    if services.quotas is not None and is_consumer:
+        max_bytes = min(max_bytes, _most_bytes(services.quotas, context))
     limits = _limits_of(
         (
             request.max_wait_ms,
@@ -314,6 +322,11 @@ def _answer(
     reads: Reads,
 ) -> MaybeSteps[Answer]:
     """Build the response. Errors because of an old client's version do not change its session."""
+    quotas = context.services.quotas
+    if quotas is not None and not limits.is_follower and (throttle_ms := _throttle_ms(quotas, context, reads)):
+        # The records stay: the session does not change, and the client asks for them again.
+        session_id = NO_SESSION if session is None else session.session_id
+        return FetchResponse(throttle_time_ms=throttle_ms, session_id=session_id)
     if context.header.api_version < fetch_versions.FIRST_VERSION_OF_FORMAT_2:
         return Delayed.of(asyncio.create_task(_converted(context, limits, wishes, reads)), None)
     if opens_session:
@@ -323,6 +336,28 @@ def _answer(
     if len(reads) > PIECE:
         return _answer_many(context, limits, session, reads)
     return _respond(context, limits, session.session_id, _news(context, limits, session, reads))
+
+
+def _most_bytes(quotas: "ClientQuotas", context: "RequestContext") -> int:
+    """What a client may read at once: else a small quota would never let it have a large response."""
+    from kafkapy.quotas.limits import QuotaKind
+    from kafkapy.server.dispatch.throttling import client_names
+
+    most = quotas.most_in_windows(QuotaKind.FETCH, *client_names(context))
+    return LARGEST_RESPONSE if most is None else int(min(most, LARGEST_RESPONSE))
+
+
+def _throttle_ms(quotas: "ClientQuotas", context: "RequestContext", reads: Reads) -> int:
+    """How long the client has to wait before it gets this; what it does not get does not count."""
+    from kafkapy.quotas.limits import QuotaKind
+    from kafkapy.server.dispatch.throttling import client_names
+
+    size = sum(len(read.records) + ROW_SIZE for read in reads)
+    client = client_names(context)
+    throttle_ms = quotas.record(QuotaKind.FETCH, *client, size)
+    if throttle_ms:
+        quotas.take_back(QuotaKind.FETCH, *client, size)
+    return throttle_ms
 
 
 def _answer_opening(context: "RequestContext", limits: FetchLimits, wishes: Wishes, reads: Reads) -> Steps[Answer]:

@@ -64,6 +64,7 @@ from kafkapy.server.lifecycle import logs
 from kafkapy.server.lifecycle.directory_failures import REFUSED_RETRY_MS, DirectoryFailures
 from kafkapy.server.lifecycle.log_configs import LogConfigs
 from kafkapy.server.lifecycle.node import MetadataNode
+from kafkapy.server.lifecycle.quotas import apply_quotas
 from kafkapy.server.lifecycle.recovery_progress import RecoveryProgress
 from kafkapy.server.lifecycle.upkeep import Upkeep, keep_logs, keep_replicas, report_limits
 from kafkapy.storage.compaction.cleaner import LogCleaner
@@ -246,6 +247,7 @@ class BrokerServer:
             large_requests=asyncio.Semaphore(LARGE_AT_ONCE),
             access=await self._access_control(node, store, metrics),
         )
+        apply_quotas(services)
         self._bind(metrics, services.memory)
         requests.serve(services, Session.local(self.listeners[0].name))
         for coordinator in (groups, transactions):

@@ -104,16 +104,8 @@ def test_no_delegation_token_is_described(version: int, tmp_path: Path) -> None:
     assert (answer.error_code, answer.tokens) == (NOT_ALLOWED, [])
 
 
-def test_there_are_no_quotas_and_none_is_stored(tmp_path: Path) -> None:
-    entry = alter_quotas.RequestEntryData(
-        [alter_quotas.EntityData("user", None)], [alter_quotas.OpData("producer_byte_rate", 5.0, False)]
-    )
-    altered = _answer(tmp_path / "one", alter_quotas.AlterClientQuotasRequest([entry], False), 0)
-    [refused] = altered.entries
-    assert refused.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert "quota" in refused.error_message
-    assert [(each.entity_type, each.entity_name) for each in refused.entity] == [("user", None)]
-    described = _answer(tmp_path / "two", DescribeClientQuotasRequest([], False), 0)
+def test_there_are_no_quotas(tmp_path: Path) -> None:
+    described = _answer(tmp_path, DescribeClientQuotasRequest([], False), 0)
     assert (described.error_code, described.error_message, described.entries) == (0, None, [])
 
 
@@ -225,7 +217,7 @@ def test_conditions_for_quotas_are_checked(
     assert (answer.error_code, answer.error_message, answer.entries) == (code, text, None if code else [])
 
 
-def _altered(tmp_path: Path, entries: list[alter_quotas.RequestEntryData]) -> list[tuple[int, str, list[Any]]]:
+def _altered(tmp_path: Path, entries: list[alter_quotas.RequestEntryData]) -> list[tuple[int, str | None, list[Any]]]:
     answer = _answer(tmp_path, alter_quotas.AlterClientQuotasRequest(entries, True), 0)
     return [
         (each.error_code, each.error_message, [(named.entity_type, named.entity_name) for named in each.entity])
@@ -234,11 +226,10 @@ def _altered(tmp_path: Path, entries: list[alter_quotas.RequestEntryData]) -> li
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0000001, -1e-7, 2.0**63, float("nan")])
-def test_whole_quotas_are_not_stored(value: float, tmp_path: Path) -> None:
+def test_whole_quotas_are_valid(value: float, tmp_path: Path) -> None:
     user = [alter_quotas.EntityData("user", "a")]
     change = alter_quotas.OpData("consumer_byte_rate", value, False)
-    [(code, _, _)] = _altered(tmp_path, [alter_quotas.RequestEntryData(user, [change])])
-    assert code == ErrorCode.UNSUPPORTED_VERSION
+    assert _altered(tmp_path, [alter_quotas.RequestEntryData(user, [change])]) == [(0, None, [("user", "a")])]
 
 
 @pytest.mark.parametrize("value", [0.5, 1.00001, -1.0, 1e300, float("inf"), float("-inf")])
@@ -256,7 +247,7 @@ def test_an_entity_is_answered_once_by_its_last_changes(tmp_path: Path) -> None:
     refusal = (ErrorCode.INVALID_REQUEST, kafka_texts.unknown_quota_key("x"))
     assert _altered(tmp_path, entries) == [(*refusal, [("client-id", None), ("user", "a")])]
     [(code, _, _)] = _altered(tmp_path / "other", entries[::-1])
-    assert code == ErrorCode.UNSUPPORTED_VERSION, "keys that are removed are not checked"
+    assert code == 0, "keys that are removed are not checked"
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from tests.controller.harness import FakeBroker
 def context_of(broker: FakeBroker, version: int, listener: str = "PLAINTEXT") -> RequestContext:
     node = broker.node
     services = SimpleNamespace(
+        quotas=None,
         access=None,
         config=broker.config,
         clock=broker.cluster.clock,
