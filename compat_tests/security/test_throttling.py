@@ -179,3 +179,17 @@ def test_a_stock_producer_keeps_the_rate(limited: ChildProcess, topic_name: str)
     seconds = time.monotonic() - start_s
     assert 10 <= seconds <= 13.5, "7.5 MB at 500 kB a second, less what fits into the windows before it began"
     assert throttled
+
+
+def test_connections_above_the_rate_wait(broker: Broker) -> None:
+    process = own_broker(broker, {"max.connection.creation.rate": "5", "quota.window.num": "2"})
+    try:
+        process.start()
+        time.sleep(2)  # the connections that its start took are older than all windows then
+        start_s = time.monotonic()
+        for _ in range(12):
+            with Wire(process.bootstrap) as wire:
+                wire.ask(ApiVersionsRequest(), 0)
+        assert 1 <= time.monotonic() - start_s <= 4, "seven more than five, at five a second"
+    finally:
+        process.close()

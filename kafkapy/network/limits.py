@@ -1,4 +1,4 @@
-"""The limits on a broker's connections, in all and from one host."""
+"""The limits on a broker's connections: in all, from one host, and how many are accepted a second."""
 
 import sys
 from collections import Counter
@@ -7,13 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.config.broker_keys import INT_MAX, LISTENER_PREFIX, broker_key
 from kafkapy.config.listeners import parse_counts
 from kafkapy.metrics import Metrics
 from kafkapy.network.budget import FrameBudget
 from kafkapy.platform import portable
+from kafkapy.quotas.rates import Rate
 
 DESCRIPTORS_KEPT: Final = 64
 """Descriptors, or an eighth of a small limit, that connections leave for the broker's files."""
+CREATION_RATE: Final = "max.connection.creation.rate"
 _OVERRIDES = "max.connections.per.ip.overrides"
 resource: Any = portable.module_or_none("resource")
 """None on Windows, which has no such limit."""
@@ -75,6 +78,52 @@ class ConnectionCounts:
         self._waiting.append(retry)
 
 
+class ConnectionRates:
+    """How fast a broker, and each of its listeners, accepts connections (KIP-612).
+
+    The keys are read at each connection: they may change while the broker runs. ``protected``, the listener for brokers
+    beside one for clients, has its own limit alone. Raises InvalidConfigError.
+    """
+
+    __slots__ = ("_config", "_protected", "_window_count", "_window_ms", "_rates")
+
+    def __init__(self, config: BrokerConfig, protected: str | None) -> None:
+        self._config = config
+        self._protected = protected
+        self._window_count = config.integer("quota.window.num")
+        self._window_ms = config.integer("quota.window.size.seconds") * 1000
+        self._rates: dict[str, Rate] = {}
+        for endpoint in config.listeners:
+            self._limit(_own_key(endpoint.listener_name))  # fails now, not at the first connection
+
+    def throttle_ms(self, listener: str, now_ms: int) -> int:
+        """Count a connection; return how long the listener accepts no further one, one window at most."""
+        own = self._count(_own_key(listener), now_ms)
+        of_broker = 0 if listener == self._protected else self._count(CREATION_RATE, now_ms)
+        return min(max(own, of_broker), self._window_ms)
+
+    def _count(self, key: str, now_ms: int) -> int:
+        limit = self._limit(key)
+        if limit == INT_MAX:
+            return 0
+        rate = self._rates.get(key)
+        if rate is None:
+            rate = self._rates[key] = Rate(self._window_count, self._window_ms)
+        rate.record(1, now_ms)
+        return rate.throttle_ms(limit, now_ms)
+
+    def _limit(self, key: str) -> int:
+        settings, kind = self._config.settings(key), broker_key(key)
+        assert kind is not None, "it is a key of Apache Kafka, or one of a listener"
+        limit = kind.parse(settings[0].text) if settings else INT_MAX
+        assert isinstance(limit, int), "the key has whole numbers"
+        return limit
+
+
+def _own_key(listener: str) -> str:
+    return f"{LISTENER_PREFIX}{listener.lower()}.{CREATION_RATE}"
+
+
 @dataclass(slots=True, eq=False)
 class ListenerResources:
     """The objects that all listeners of a broker share."""
@@ -83,6 +132,7 @@ class ListenerResources:
     budget: FrameBudget
     """The memory for requests."""
     response_budget: FrameBudget
+    rates: ConnectionRates
     metrics: Metrics = field(default_factory=Metrics)
     counts: ConnectionCounts = field(default_factory=ConnectionCounts)
 

@@ -86,11 +86,14 @@ class Listener:
         self.connections: set[Connection] = set()
         self._socket = sock
         self._counts = shared.counts
+        self._rates = shared.rates
         self._dispatcher: Dispatcher | None = None
         self._tasks: set[asyncio.Future[Any]] = set()
         self._accepting = False
         self._first_kept_descriptor = first_kept_descriptor()
         self._sweep_timer: TimerHandle | None = None
+        self._rate_timer: TimerHandle | None = None
+        """Set while no connection is accepted because of ``max.connection.creation.rate``."""
         self._quiet: dict[Connection, tuple[tuple[int, int, int, int, bool], int]] = {}
         self._all_closed: asyncio.Event = asyncio.Event()
         close_in_children(self)
@@ -118,8 +121,9 @@ class Listener:
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
         self._dispatcher = None
-        if self._sweep_timer is not None:
-            self._sweep_timer.cancel()
+        for timer in (self._sweep_timer, self._rate_timer):
+            if timer is not None:
+                timer.cancel()
         for connection in tuple(self.connections):
             connection.close("the broker stops", logging.DEBUG)
         if self.connections:
@@ -138,7 +142,7 @@ class Listener:
 
     def resume(self) -> None:
         """Accept connections again, if the listener was started and has paused."""
-        if self._dispatcher is not None and not self._accepting:
+        if self._dispatcher is not None and not self._accepting and self._rate_timer is None:
             self._accepting = True
             asyncio.get_running_loop().add_reader(self._socket.fileno(), self._accept)
 
@@ -167,6 +171,15 @@ class Listener:
                 self._wait_for_descriptors("the last descriptors are kept for files; raise the limit (ulimit -n)")
                 return
             self._take(sock, address)
+            throttle_ms = self._rates.throttle_ms(self.name, int(self.clock.monotonic_s() * 1000))
+            if throttle_ms:
+                self._pause()
+                self._rate_timer = self.clock.call_later(throttle_ms, self._resume_by_rate)
+                return
+
+    def _resume_by_rate(self) -> None:
+        self._rate_timer = None
+        self.resume()
 
     def _wait_for_descriptors(self, reason: str) -> None:
         logger.error("No connection can be accepted on %s for a moment: %s", self.endpoint, reason)

@@ -14,7 +14,7 @@ from harness.client import Client, frame
 from kafkapy.config.listeners import EndPoint
 from kafkapy.metrics import PEER_LINES_A_SECOND
 from kafkapy.network import listener
-from kafkapy.network.limits import Limits, ListenerResources
+from kafkapy.network.limits import ConnectionRates, Limits, ListenerResources
 from kafkapy.network.listener import OWN_ADDRESS, Listener, ListenError, bind
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -55,7 +55,8 @@ def test_clients_that_connect_before_the_start_are_served_after_it(tmp_path: Pat
             first = broker.listeners[0]
             early = bind(endpoint("127.0.0.1", 0))
             limits = Limits.of(broker.config)
-            shared = ListenerResources(limits, first.budget, first.response_budget, broker.services.metrics)
+            rates = ConnectionRates(broker.config, None)
+            shared = ListenerResources(limits, first.budget, first.response_budget, rates, broker.services.metrics)
             late = Listener(endpoint("127.0.0.1", 0), early, broker.clock, shared)
             late.listen()
             reader, writer = await asyncio.open_connection(*late.address)

@@ -42,7 +42,7 @@ from kafkapy.metadata.znodes import ForeignDataError
 from kafkapy.metrics import Metrics
 from kafkapy.network import dispatcher
 from kafkapy.network.budget import DEFAULT_LIMIT, FrameBudget
-from kafkapy.network.limits import Limits, ListenerResources
+from kafkapy.network.limits import ConnectionRates, Limits, ListenerResources
 from kafkapy.network.listener import Listener, ListenError, bind
 from kafkapy.network.peer import BrokerChannel, LocalChannel
 from kafkapy.network.session import Session
@@ -542,7 +542,8 @@ class BrokerServer:
     def _bind(self, metrics: Metrics, response_budget: FrameBudget) -> None:
         config = self.config
         clock = self._hooks.connection_clock or self.clock
-        shared = ListenerResources(Limits.of(config), self._frame_budget(), response_budget, metrics)
+        rates = ConnectionRates(config, inter_broker_listener(config) if len(config.listeners) > 1 else None)
+        shared = ListenerResources(Limits.of(config), self._frame_budget(), response_budget, rates, metrics)
         self._cleanup.callback(self._compute.close)  # after the listeners, whose last requests may need it
         for endpoint in config.listeners:
             listener = Listener(endpoint, bind(endpoint), clock, shared)
