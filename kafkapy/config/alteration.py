@@ -185,12 +185,10 @@ def _belongs_to_one_broker(name: str) -> bool:
     return name in BROKER_KEYS and BROKER_KEYS[name].dynamic is Dynamic.PER_BROKER
 
 
-def _no_passwords(config: BrokerConfig, _name: str, overrides: Mapping[str, str]) -> None:
+def _passwords_can_be_encrypted(config: BrokerConfig, _name: str, overrides: Mapping[str, str]) -> None:
     secret = [name for name in overrides if (key := broker_key(name)) and key.sensitive]
     if secret and not config["password.encoder.secret"]:
         raise InvalidConfigError("Passwords need password.encoder.secret, which is not set")
-    if secret:
-        raise InvalidConfigError(f"kafkapy does not store passwords yet: {', '.join(secret)}")
 
 
 _THREADS: Final = (
@@ -223,7 +221,7 @@ _RULES: Final = (
     _security_keys_name_a_listener,
     _values_are_allowed,
     _keys_of_one_broker_have_its_id,
-    _no_passwords,
+    _passwords_can_be_encrypted,
     _thread_counts_at_most_double,
     _values_fit_together,
 )

@@ -285,7 +285,7 @@ _TOPIC: Final[dict[str, str]] = {
 
 UNUSED: Final = frozenset({
     *(name for name in _BROKER if name.startswith((
-        "zookeeper.", "ssl.", "sasl.", "delegation.token.", "password.encoder.",
+        "zookeeper.", "ssl.", "sasl.", "delegation.token.",
         "metrics.", "kafka.metrics.",
         "replica.socket.receive.", "fetch.purgatory.", "producer.purgatory.",
         "delete.records.purgatory.",

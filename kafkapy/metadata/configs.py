@@ -21,6 +21,7 @@ from kafkapy.metadata.store import (
     ensure_path,
     in_time,
 )
+from kafkapy.metadata.stored_passwords import StoredPasswords
 from kafkapy.metadata.znodes import (
     DEFAULT_ENTITY,
     ConfigChangesZNode,
@@ -63,6 +64,7 @@ class ConfigAdmin:
         self._config = config
         self._clock = clock
         self._store = store
+        self._passwords = StoredPasswords(config)
         self._topics: dict[str, dict[str, str]] = {}
         self._clients: dict[ConfigEntity, dict[str, str]] = {}
         self._listeners: list[ConfigListener] = []
@@ -86,7 +88,7 @@ class ConfigAdmin:
 
     async def broker_overrides(self, broker_id: int | None) -> dict[str, str]:
         """The overrides of one broker, or (None) of all, from the store."""
-        return await self._in_time(self._read(ConfigEntity.broker(broker_id)))
+        return await self._passwords.decrypted(await self._in_time(self._read(ConfigEntity.broker(broker_id))))
 
     async def user_overrides(self, name: str) -> dict[str, str]:
         """The credentials and quotas of a user, from the store."""
@@ -155,7 +157,10 @@ class ConfigAdmin:
         Raises ForeignDataError: a log that is opened with other settings than its own could lose records to them.
         """
         for broker_id in (None, self._config.broker_id):
-            await self._apply(ConfigEntity.broker(broker_id))
+            entity = ConfigEntity.broker(broker_id)
+            if await self._passwords.needs_new_secret(await self._read(entity)):
+                await self.set_broker_overrides(broker_id, await self.broker_overrides(broker_id))
+            await self._apply(entity)
         for entity in await self._client_nodes():
             try:
                 await self._apply(entity)
@@ -180,7 +185,8 @@ class ConfigAdmin:
 
     async def set_broker_overrides(self, broker_id: int | None, overrides: Mapping[str, str]) -> None:
         """Replace the overrides of one broker, or (None) of all, and write a note for every broker."""
-        await self._in_time(self._write(ConfigEntity.broker(broker_id), overrides))
+        stored = await self._passwords.encrypted(overrides)
+        await self._in_time(self._write(ConfigEntity.broker(broker_id), stored))
 
     async def set_user_overrides(self, name: str, overrides: Mapping[str, str]) -> None:
         """Replace the credentials and quotas of a user, and write a note for every broker."""
@@ -230,11 +236,13 @@ class ConfigAdmin:
             if self._client_listener is not None:
                 self._client_listener(entity, overrides)
         elif entity == ConfigEntity.broker(None):
-            self._config.update_dynamic(cluster_default=overrides)
-            self._tell_broker(None, overrides)
+            plain = await self._passwords.decrypted(overrides)
+            self._config.update_dynamic(cluster_default=plain)
+            self._tell_broker(None, plain)
         elif entity == ConfigEntity.broker(self._config.broker_id):
-            self._config.update_dynamic(per_broker=overrides)
-            self._tell_broker(self._config.broker_id, overrides)
+            plain = await self._passwords.decrypted(overrides)
+            self._config.update_dynamic(per_broker=plain)
+            self._tell_broker(self._config.broker_id, plain)
 
     def _tell_broker(self, broker_id: int | None, overrides: Mapping[str, str]) -> None:
         for listener in self._listeners:

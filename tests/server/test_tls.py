@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import serialization
 
 from harness.client import Client, frame
 from kafkapy.protocol.constants import ResourceType
@@ -39,7 +40,7 @@ def write(path: Path, name: str) -> None:
 
 
 @asynccontextmanager
-async def broker_with_tls(path: Path, **keys: str) -> AsyncIterator[BrokerServer]:
+async def broker_with_tls(path: Path, *, in_memory_metadata: bool = True, **keys: str) -> AsyncIterator[BrokerServer]:
     write(path / "broker.pem", "first")
     settings = {
         "listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0",
@@ -47,7 +48,8 @@ async def broker_with_tls(path: Path, **keys: str) -> AsyncIterator[BrokerServer
         "listener.name.ssl.ssl.keystore.location": f"{path}/broker.pem",
         **TRUST,
     }
-    async with running_broker(path, **settings | keys) as broker:  # type: ignore[arg-type]  # keys only
+    keys = settings | keys
+    async with running_broker(path, in_memory_metadata=in_memory_metadata, **keys) as broker:  # type: ignore[arg-type]
         yield broker
 
 
@@ -124,3 +126,41 @@ def test_a_certificate_is_replaced_for_connections_that_come_later(
             assert (await before.ask(MetadataRequest([]), 9)).cluster_id
 
     run(scenario())
+
+
+def test_a_password_is_stored_encrypted_and_holds_after_a_restart_with_another_secret(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    other, prefix, password = tmp_path / "other.pem", "listener.name.ssl.ssl.", "hidden-password"
+    key, chain = AUTHORITY.issue("second", LOCAL_HOSTS)
+    encryption = serialization.BestAvailableEncryption(password.encode())
+    loaded = serialization.load_pem_private_key(key.encode(), None)
+    encrypted = loaded.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
+    other.write_text(encrypted.decode() + chain)
+
+    async def subject(broker: BrokerServer) -> object:
+        client = await connect(broker, client_context(TRUST, NOW_MS))
+        return client.writer.get_extra_info("peercert")["subject"][0][0][1]
+
+    async def scenario() -> None:
+        async with broker_with_tls(tmp_path, in_memory_metadata=False, **{"password.encoder.secret": "one"}) as broker:
+            changes = [
+                AlterableConfig(f"{prefix}keystore.location", 0, f"{other}"),
+                AlterableConfig(f"{prefix}key.password", 0, password),
+            ]
+            request = IncrementalAlterConfigsRequest([AlterConfigsResource(ResourceType.BROKER, "0", changes)])
+            (answer,) = (await (await Client.connect(broker)).ask(request, 0)).responses
+            assert (answer.error_code, answer.error_message) == (0, None)
+            await until(lambda: "has read its certificates again" in caplog.text)
+            stored = (await broker.services.store.get("/config/brokers/0")).data or b""
+            assert b"encryptedPassword:" in stored
+            assert password.encode() not in stored
+            assert await subject(broker) == "second"
+        both = {"password.encoder.secret": "two", "password.encoder.old.secret": "one"}
+        for secrets in (both, {"password.encoder.secret": "two"}):
+            async with broker_with_tls(tmp_path, in_memory_metadata=False, **secrets) as broker:
+                assert await subject(broker) == "second"
+
+    run(scenario())
+    assert password not in caplog.text

@@ -2,7 +2,7 @@
 
 Done: validation and codes of 2.7.2, dynamic keys only for brokers, validate-only.
 A resource that is named several times is altered once, as it was named last (2.7.2 never answers such a request).
-Not done: passwords (they would have to be stored encrypted), alteration policies.
+Not done: alteration policies.
 Errors: UNKNOWN_TOPIC_OR_PARTITION 3, INVALID_CONFIG 40 (unknown topic key, contradicting values), INVALID_REQUEST 42 (a
 value, a key that can't change, another broker's id, a broker logger, a null value; an unknown resource type fails all
 resources of the request).

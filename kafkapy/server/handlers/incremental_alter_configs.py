@@ -2,7 +2,7 @@
 
 Done: topics, this broker, all brokers (an empty name), loggers' levels; validation and codes of 2.7.2; validate-only.
 A resource that is named several times is altered once, as it was named last.
-Not done: passwords, alteration policies.
+Not done: alteration policies.
 Errors: UNKNOWN_TOPIC_OR_PARTITION 3, INVALID_CONFIG 40 (unknown topic key, contradicting values), INVALID_REQUEST 42
 (as AlterConfigs, and: the same key twice, APPEND or SUBTRACT on a key that is no list; an unknown logger or level).
 More than ``MOST_KEYS`` keys of one resource are refused (42), and overrides of more than ``MAX_STORED_BYTES``; 2.7.2
