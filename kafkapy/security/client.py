@@ -10,6 +10,7 @@ ssl.truststore.location=ca.pem
 from collections.abc import Callable, Generator, Mapping
 from typing import Final
 
+from kafkapy.clock import Clock, SystemClock
 from kafkapy.protocol.client_core import ClientCore, Handshake
 from kafkapy.protocol.message import ProtocolError
 from kafkapy.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -21,14 +22,16 @@ from kafkapy.security.settings import ClientSecurity
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _JAAS: Final = "sasl.jaas.config"
+_OAUTH: Final = "OAUTHBEARER"
+_SYSTEM_CLOCK: Final = SystemClock()
 Tokens = Callable[[], Generator[bytes, bytes, None]]
 """Begins the client's side of a mechanism: yields its tokens, and is sent the broker's."""
 
 
-def client_security(values: Mapping[str, str], now_ms: int) -> ClientSecurity:
+def client_security(values: Mapping[str, str], now_ms: int, clock: Clock = _SYSTEM_CLOCK) -> ClientSecurity:
     """Return the security of a client's connections from ``security.protocol``, ``ssl.*`` and ``sasl.*``.
 
-    Raises InvalidSecurityError.
+    ``clock`` has the times of the tokens that it makes. Raises InvalidSecurityError.
     """
     protocol = values.get("security.protocol") or "PLAINTEXT"
     if protocol not in PROTOCOLS:
@@ -38,22 +41,24 @@ def client_security(values: Mapping[str, str], now_ms: int) -> ClientSecurity:
         from kafkapy.security.tls import client_context
 
         tls = client_context(values, now_ms)
-    return ClientSecurity(tls, _sasl(values) if protocol.startswith("SASL") else None)
+    return ClientSecurity(tls, _sasl(values, clock) if protocol.startswith("SASL") else None)
 
 
-def _sasl(values: Mapping[str, str]) -> Callable[[ClientCore], Handshake]:
+def _sasl(values: Mapping[str, str], clock: Clock) -> Callable[[ClientCore], Handshake]:
     mechanism = values.get("sasl.mechanism") or "GSSAPI"
     jaas = values.get(_JAAS)
     if not jaas:
         raise InvalidSecurityError(f"{_JAAS} is not set: it has the name and the password for {mechanism}")
     options = parse_jaas(_JAAS, jaas).options
-    return sasl_handshake(mechanism, client_tokens(mechanism, options, _JAAS))
+    return sasl_handshake(mechanism, client_tokens(mechanism, options, _JAAS, clock))
 
 
-def client_tokens(mechanism: str, options: Mapping[str, str], key: str) -> Tokens:
+def client_tokens(mechanism: str, options: Mapping[str, str], key: str, clock: Clock = _SYSTEM_CLOCK) -> Tokens:
     """Return the client's side of a mechanism with the options of its login module, which ``key`` has."""
+    if mechanism == _OAUTH:
+        return _oauth_tokens(options, key, clock)
     if mechanism != plain.NAME and mechanism not in scram.HASHES:
-        known = ", ".join((plain.NAME, *scram.HASHES))
+        known = ", ".join((plain.NAME, *scram.HASHES, _OAUTH))
         raise InvalidSecurityError(f"sasl.mechanism is {mechanism}: kafkapy has {known}")
     missing = [name for name in ("username", "password") if not options.get(name)]
     if missing:
@@ -62,6 +67,17 @@ def client_tokens(mechanism: str, options: Mapping[str, str], key: str) -> Token
     if mechanism == plain.NAME:
         return lambda: plain.plain_client(user, password)
     return lambda: scram.scram_client(mechanism, user, password)
+
+
+def _oauth_tokens(options: Mapping[str, str], key: str, clock: Clock) -> Tokens:
+    from kafkapy.security.oauth.exchange import oauth_client
+    from kafkapy.security.oauth.unsecured import UnsecuredLogin
+
+    try:
+        login = UnsecuredLogin(options, clock.now_ms)
+    except InvalidSecurityError as error:
+        raise InvalidSecurityError(f"{key}: {error}") from None
+    return lambda: oauth_client(login.new_token, login.extensions)
 
 
 def sasl_handshake(mechanism: str, tokens: Tokens) -> Callable[[ClientCore], Handshake]:
