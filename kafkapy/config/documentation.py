@@ -227,7 +227,7 @@ _BROKER: Final[dict[str, str]] = {
     "sasl.server.callback.handler.class": "Java class that answers the callbacks of a SASL mechanism on the server's side. kafkapy uses it for OAUTHBEARER alone: it chooses how tokens are checked.",
     "sasl.client.callback.handler.class": "Java class that answers the callbacks of a SASL mechanism when the broker is the client.",
     "sasl.login.class": "Java class that performs the login for SASL.",
-    "sasl.login.callback.handler.class": "Java class that answers the callbacks of the login for SASL.",
+    "sasl.login.callback.handler.class": "Java class that answers the callbacks of the login for SASL. kafkapy uses it for OAUTHBEARER alone.",
     "sasl.kerberos.service.name": "Name of the Kerberos principal under which the brokers run.",
     "sasl.kerberos.kinit.cmd": "Path of the command that renews Kerberos tickets.",
     "sasl.kerberos.ticket.renew.window.factor": "Part of a Kerberos ticket's lifetime after which it is renewed, from 0 to 1.",
@@ -308,7 +308,7 @@ UNUSED: Final = frozenset({
     "ssl.keystore.certificate.chain", "ssl.truststore.type", "ssl.truststore.location",
     "ssl.truststore.password", "ssl.truststore.certificates",
     "sasl.enabled.mechanisms", "sasl.jaas.config", "sasl.mechanism.inter.broker.protocol",
-    "sasl.server.callback.handler.class", *OAUTH_DOCUMENTATION,
+    "sasl.server.callback.handler.class", "sasl.login.callback.handler.class", *OAUTH_DOCUMENTATION,
 })  # fmt: skip
 """Keys that kafkapy reads and checks without any effect: the part of Kafka that they configure is not built."""
 

@@ -50,13 +50,13 @@ def _sasl(values: Mapping[str, str], clock: Clock) -> Callable[[ClientCore], Han
     if not jaas:
         raise InvalidSecurityError(f"{_JAAS} is not set: it has the name and the password for {mechanism}")
     options = parse_jaas(_JAAS, jaas).options
-    return sasl_handshake(mechanism, client_tokens(mechanism, options, _JAAS, clock))
-
-
-def client_tokens(mechanism: str, options: Mapping[str, str], key: str, clock: Clock = _SYSTEM_CLOCK) -> Tokens:
-    """Return the client's side of a mechanism with the options of its login module, which ``key`` has."""
     if mechanism == _OAUTH:
-        return _oauth_tokens(options, key, clock)
+        return sasl_handshake(mechanism, _oauth_tokens(values, options, clock))
+    return sasl_handshake(mechanism, client_tokens(mechanism, options, _JAAS))
+
+
+def client_tokens(mechanism: str, options: Mapping[str, str], key: str) -> Tokens:
+    """Return the client's side of a mechanism with the options of its login module, which ``key`` has."""
     if mechanism != plain.NAME and mechanism not in scram.HASHES:
         known = ", ".join((plain.NAME, *scram.HASHES, _OAUTH))
         raise InvalidSecurityError(f"sasl.mechanism is {mechanism}: kafkapy has {known}")
@@ -69,14 +69,11 @@ def client_tokens(mechanism: str, options: Mapping[str, str], key: str, clock: C
     return lambda: scram.scram_client(mechanism, user, password)
 
 
-def _oauth_tokens(options: Mapping[str, str], key: str, clock: Clock) -> Tokens:
+def _oauth_tokens(values: Mapping[str, str], options: Mapping[str, str], clock: Clock) -> Tokens:
     from kafkapy.security.oauth.exchange import oauth_client
-    from kafkapy.security.oauth.unsecured import UnsecuredLogin
+    from kafkapy.security.oauth.login import make_login
 
-    try:
-        login = UnsecuredLogin(options, clock.now_ms)
-    except InvalidSecurityError as error:
-        raise InvalidSecurityError(f"{key}: {error}") from None
+    login = make_login(values, options, clock)
     return lambda: oauth_client(login.new_token, login.extensions)
 
 
@@ -93,7 +90,10 @@ def sasl_handshake(mechanism: str, tokens: Tokens) -> Callable[[ClientCore], Han
             enabled = ", ".join(answer.mechanisms) or "none: it is no SASL listener"
             raise ProtocolError(f"the broker does not offer SASL mechanism {mechanism}, it has {enabled}")
         steps = tokens()
-        token = next(steps)
+        try:
+            token = next(steps)
+        except AuthenticationFailedError as error:
+            raise ProtocolError(str(error)) from None
         while True:
             reply = yield SaslAuthenticateRequest(token), 0
             assert isinstance(reply, SaslAuthenticateResponse), "a response is of the class of its request"

@@ -27,7 +27,8 @@ EXTENSION_VALUE: Final = re.compile("[!-~ \t\r\n]+")
 _SASL_NAME: Final = r"(?:[\x01-+\--<>-\x7f]|=2C|=3D)+"
 _PAIRS: Final = f"(?:{EXTENSION_NAME.pattern}={EXTENSION_VALUE.pattern}{_SEPARATOR})*"
 _INITIAL: Final = re.compile(f"n,(?:a=({_SASL_NAME}))?,{_SEPARATOR}({_PAIRS}){_SEPARATOR}")
-_AUTH_VALUE: Final = re.compile(r"(\w+) +([-_.a-zA-Z0-9]+)", re.ASCII)
+TOKEN: Final = re.compile(r"[-_.a-zA-Z0-9]+")
+_AUTH_VALUE: Final = re.compile(rf"(\w+) +({TOKEN.pattern})", re.ASCII)
 
 
 class InitialMessage(NamedTuple):

@@ -43,7 +43,6 @@ _LOGIN_MODULES: Final = {
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "OAUTHBEARER": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
 }
-_JAVA_LOGIN: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 _ITERATIONS: Final = 4096
 _SALT: Final = b"kafkapy-testing"
 
@@ -229,6 +228,8 @@ class BrokerSecurity:
 
     def _java_tokens(self, user: str) -> dict[str, str]:
         """Java reads a signed token from a file, from release 3.9 on, and makes an unsecured one itself."""
+        from kafkapy.security.oauth.login import FILE_HANDLERS, HANDLER, TOKEN_URL
+
         settings = {"sasl.mechanism": "OAUTHBEARER"}
         module = _LOGIN_MODULES["OAUTHBEARER"]
         if self._issuer is None:
@@ -236,8 +237,8 @@ class BrokerSecurity:
             return settings | {"sasl.jaas.config": f"{module} required {login};"}
         return settings | {
             "sasl.jaas.config": f"{module} required;",
-            "sasl.login.callback.handler.class": _JAVA_LOGIN,
-            "sasl.oauthbearer.token.endpoint.url": self._issuer.token_file(user, self.token(user)),
+            HANDLER: FILE_HANDLERS[0],
+            TOKEN_URL: self._issuer.token_file(user, self.token(user)),
         }
 
 
