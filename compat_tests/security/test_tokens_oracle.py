@@ -121,7 +121,7 @@ def _token(draw: random.Random, now_s: float) -> str:
 def test_tokens_are_checked_as_in_apache_kafka() -> None:
     draw = random.Random(2)
     now_s = time.time()
-    cases = []
+    cases: list[tuple[str, dict[str, str]]] = []
     while len(cases) < COUNT:
         token = _token(draw, now_s)
         options = {
