@@ -32,6 +32,8 @@ TIME_LIMIT_MS: Final = 30_000
 _BEFORE: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE})
 _AGAIN_AFTER_MS: Final = 1_000
 """The shortest time between two authentications of a connection."""
+_SHORTEST_SESSION_MS: Final = 2_000
+"""Clients authenticate again after 85 % of a session: they may by then."""
 
 
 class State(Enum):
@@ -203,7 +205,7 @@ class Authentication:
         longest_ms = self.settings.max_session_ms.get(self._mechanism, 0)
         if credential_ends_ms is None:
             return longest_ms
-        left_ms = max(credential_ends_ms - self._clock.now_ms(), _AGAIN_AFTER_MS)  # a shorter one can't be renewed
+        left_ms = max(credential_ends_ms - self._clock.now_ms(), _SHORTEST_SESSION_MS)
         return min(left_ms, longest_ms or left_ms)
 
     def end(self, reason: str) -> None:
