@@ -3,7 +3,9 @@
 import asyncio
 import json
 import logging
+import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,6 +15,7 @@ from typing import Any
 import pytest
 from joserfc.jwk import ECKey
 
+from kafkapy.security.certificates import LOCAL_HOSTS, Authority
 from kafkapy.security.errors import InvalidSecurityError
 from kafkapy.security.oauth.keys import (
     RETRY_MS,
@@ -38,14 +41,14 @@ def key_set(*names: str) -> bytes:
 class Server:
     """An HTTP server on loopback: each path has its status and content."""
 
-    def __init__(self, port: int) -> None:
-        self.url = f"http://127.0.0.1:{port}"
+    def __init__(self, url: str) -> None:
+        self.url = url
         self.pages: dict[str, tuple[int, bytes]] = {}
         self.asked: list[str] = []
 
 
 @contextmanager
-def serving() -> Iterator[Server]:
+def serving(context: ssl.SSLContext | None = None) -> Iterator[Server]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             found.asked.append(self.path)
@@ -60,7 +63,9 @@ def serving() -> Iterator[Server]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    found = Server(server.server_port)
+    found = Server(f"http{'s' if context else ''}://127.0.0.1:{server.server_port}")
+    if context is not None:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
@@ -143,6 +148,23 @@ def test_what_can_not_be_read_says_why(tmp_path: Path) -> None:
 def knows(keys: IssuerKeys, name: str) -> bool:
     """Whether a key is known, without a read if it is not."""
     return any(key.key_id == name for key in keys._keys)
+
+
+def test_a_server_has_to_prove_who_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    authority = Authority("authority", time.time_ns() // 1_000_000)
+    pair = tmp_path / "server.pem"
+    pair.write_text("".join(authority.issue("localhost", LOCAL_HOSTS)))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair)
+    with serving(context) as server:
+        server.pages["/"] = 200, b"x"
+        with pytest.raises(KeysNotReadError, match=r"(?i)certificate.verify.failed"):
+            read(server.url)
+        assert server.asked == []
+        trusted = tmp_path / "ca.pem"
+        trusted.write_text(authority.certificate)
+        monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
+        assert read(server.url) == b"x"
 
 
 def test_a_file_is_read_at_the_start_and_again_when_it_is_time(

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import logging
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from tests.server.harness import run, running_broker, session_of, until
 PREFIX = "listener.name.sasl_plaintext.oauthbearer."
 PACKAGE = "org.apache.kafka.common.security.oauthbearer"
 HANDLER = f"{PACKAGE}.OAuthBearerValidatorCallbackHandler"
+SERVER = "sasl.server.callback.handler.class"
 URL = "sasl.oauthbearer.jwks.endpoint.url"
 ALLOWED = "kafkapy.sasl.oauthbearer.allowed.urls"
 KEY = ECKey.generate_key("P-256")
@@ -227,3 +230,32 @@ def test_options_of_the_login_module_are_used(tmp_path: Path) -> None:
             assert (await login(await Client.connect(broker, 1), token)).auth_bytes == b""
 
     run(scenario())
+
+
+def run_without_joserfc(program: str) -> str:
+    """The output of another interpreter in which joserfc can't be imported."""
+    first = "import sys\nsys.modules['joserfc'] = None\nfrom kafkapy.testing import Broker, BrokerStartError\n"
+    command = [sys.executable, "-c", first + program]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.strip()
+
+
+def test_unsecured_tokens_need_no_package() -> None:
+    program = """
+with Broker(security="oauth_unsecured", topics=["t"]) as broker:
+    print(broker.topics())
+"""
+    assert run_without_joserfc(program) == "{'t': 1}"
+
+
+def test_signed_tokens_say_which_package_they_need() -> None:
+    program = f"""
+for kind, settings in (("oauth", {{}}), ("oauth_unsecured", {{"{PREFIX}{SERVER}": "{HANDLER}"}})):
+    try:
+        Broker(settings, security=kind).start()
+    except BrokerStartError as error:
+        print(error)
+"""
+    lines = run_without_joserfc(program).splitlines()
+    assert len(lines) == 2
+    for line in lines:
+        assert line.endswith("needs the package joserfc, which is not installed: pip install 'kafkapy-broker[oauth]'")

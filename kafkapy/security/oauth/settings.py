@@ -70,6 +70,8 @@ def _signed(settings: OAuthSettings, clock: Clock) -> Validator:
     if not url:
         raise InvalidSecurityError(f"{oauth_keys.JWKS_URL} is not set: {HANDLER} needs it")
     address = keys.checked_address(url, settings.allowed_urls)
+    if address.scheme == "http":
+        logger.warning("The keys of tokens are read by http: others on the network can put their own in their place")
     rules = signed.SignedRules(
         frozenset(each for each in values[oauth_keys.EXPECTED_AUDIENCE].split(",") if each),
         values[oauth_keys.EXPECTED_ISSUER],

@@ -1,6 +1,7 @@
 """Tokens of a broker in a test: an issuer in memory, and the objects with which stock clients take its tokens."""
 
 import json
+import os
 import shutil
 import tempfile
 import weakref
@@ -30,7 +31,7 @@ class TokenIssuer:
         self._key = ECKey.generate_key("P-256")
         self._foreign_key = ECKey.generate_key("P-256")
         self._directory = Path(tempfile.mkdtemp(prefix="kafkapy-issuer-"))
-        weakref.finalize(self, shutil.rmtree, self._directory, ignore_errors=True)
+        weakref.finalize(self, _remove, self._directory, os.getpid())
         public = {**self._key.as_dict(private=False), "kid": _KEY_ID, "use": "sig"}
         self._keys_url = self._written("jwks.json", json.dumps({"keys": [public]}))
 
@@ -69,6 +70,11 @@ class TokenIssuer:
     def token_file(self, user: str, token: str) -> str:
         """Write a token to a file, and return its URL, from which Java's clients read it."""
         return self._written(f"{user.encode().hex()}.jwt", token)
+
+
+def _remove(directory: Path, process_id: int) -> None:
+    if os.getpid() == process_id:  # a forked child leaves the directory to its parent
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 class BlockingTokens:
