@@ -45,6 +45,8 @@ class Server:
         self.url = url
         self.pages: dict[str, tuple[int, bytes]] = {}
         self.asked: list[str] = []
+        self.may_answer = threading.Event()
+        self.may_answer.set()
 
 
 @contextmanager
@@ -52,6 +54,7 @@ def serving(context: ssl.SSLContext | None = None) -> Iterator[Server]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             found.asked.append(self.path)
+            found.may_answer.wait()
             status, content = found.pages[self.path]
             self.send_response(status)
             if status == 302:
@@ -261,7 +264,9 @@ def test_a_read_that_ends_after_the_loop_is_harmless() -> None:
         async def scenario() -> None:
             keys.start()
 
+        server.may_answer.clear()
         asyncio.run(scenario())
+        server.may_answer.set()
         for thread in threading.enumerate():
             if thread.name == "kafkapy-issuer-keys":
                 thread.join()

@@ -98,6 +98,18 @@ def test_each_algorithm_is_accepted_with_its_own_kind_of_key(algorithm: str, nam
         )
 
 
+@given(
+    st.sampled_from(["RS256", "PS512", "ES256", "ES384", "ES512", "EdDSA"]),
+    st.binary(max_size=300),
+    st.integers(0, 300),
+)
+def test_random_signatures_are_wrong(algorithm: str, signature: bytes, size: int) -> None:
+    name = {"ES256": "p256", "ES384": "p384", "ES512": "p521", "EdDSA": "ed"}.get(algorithm, "rsa")
+    head, body, _ = signed({"alg": algorithm, "kid": name}, CLAIMS, KEYS[name], algorithm).split(".")
+    for each in (signature, bytes(size), b"\xff" * size):
+        assert refusal(f"{head}.{body}.{encode_segment(each)}") == "its signature is wrong"
+
+
 def test_without_a_key_id_the_only_key_that_fits_is_used() -> None:
     assert validator()(signed({"alg": "ES256"}, CLAIMS, KEYS["p256"], "ES256"))
     two = keys_of(*({**KEYS["p256"].as_dict(private=False), "kid": each} for each in "ab"))

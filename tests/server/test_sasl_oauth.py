@@ -195,6 +195,21 @@ def test_signed_tokens_are_checked_with_the_keys_of_a_file(prefix: str, handler:
     run(scenario())
 
 
+def test_a_broker_starts_while_the_issuer_is_away(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+    url = "http://127.0.0.1:1/keys"
+    settings = signed_settings(tmp_path) | {f"{PREFIX}{URL}": url, ALLOWED: url}
+
+    async def scenario() -> None:
+        async with broker_with_oauth(tmp_path / "data", clock, **settings) as broker:
+            answer = await login(await Client.connect(broker, 1), signed(clock))
+            assert bytes(answer.auth_bytes) == INVALID.encode()
+            await until(lambda: f"The keys of {URL} can't be read: Connection refused" in caplog.text)
+            assert "are read by http" in caplog.text
+
+    run(scenario())
+
+
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
