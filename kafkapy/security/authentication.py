@@ -34,6 +34,8 @@ _AGAIN_AFTER_MS: Final = 1_000
 """The shortest time between two authentications of a connection."""
 _SHORTEST_SESSION_MS: Final = 2_000
 """Clients authenticate again after 85 % of a session: they may by then."""
+_LONGEST_SESSION_MS: Final = 2**31 - 1
+"""The longest session with a credential that ends: Java's clients count nanoseconds in 64 bits."""
 
 
 class State(Enum):
@@ -206,7 +208,7 @@ class Authentication:
         if credential_ends_ms is None:
             return longest_ms
         left_ms = max(credential_ends_ms - self._clock.now_ms(), _SHORTEST_SESSION_MS)
-        return min(left_ms, longest_ms or left_ms)
+        return min(left_ms, longest_ms or _LONGEST_SESSION_MS)
 
     def end(self, reason: str) -> None:
         """End the connection after a failure, when the requests that were taken are answered."""

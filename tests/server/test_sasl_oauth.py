@@ -139,6 +139,17 @@ def test_a_session_ends_with_its_token(longest_ms: str, lifetime_s: float, sessi
     run(scenario())
 
 
+def test_a_session_has_an_end_that_every_client_can_count(tmp_path: Path) -> None:
+    clock = ManualClock()
+
+    async def scenario() -> None:
+        async with broker_with_oauth(tmp_path, clock) as broker:
+            answer = await login(await Client.connect(broker, 1), unsecured(clock, 1e11))
+            assert answer.session_lifetime_ms == 2**31 - 1
+
+    run(scenario())
+
+
 def test_a_session_is_renewed_with_the_same_name_alone(tmp_path: Path) -> None:
     clock = ManualClock()
 
