@@ -19,11 +19,21 @@ pytestmark = [pytest.mark.java, pytest.mark.timeout(240)]
 
 OURS, THEIRS = 1, 2
 AUTHORITY = Authority("authority", time.time_ns() // 1_000_000)
-KINDS = {"mtls": ("SSL", ""), "plain": ("SASL_SSL", "PLAIN"), "scram": ("SASL_SSL", "SCRAM-SHA-512")}
+KINDS = {
+    "mtls": ("SSL", ""),
+    "plain": ("SASL_SSL", "PLAIN"),
+    "scram": ("SASL_SSL", "SCRAM-SHA-512"),
+    "oauth": ("SASL_SSL", "OAUTHBEARER"),
+}
 LOGIN = 'username="admin" password="admin-secret"'
 MODULES = {
     "PLAIN": f'org.apache.kafka.common.security.plain.PlainLoginModule required {LOGIN} user_admin="admin-secret";',
     "SCRAM-SHA-512": f"org.apache.kafka.common.security.scram.ScramLoginModule required {LOGIN};",
+    "OAUTHBEARER": (
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+        ' unsecuredLoginStringClaim_sub="admin" unsecuredLoginListClaim_scope=",brokers"'
+        ' unsecuredValidatorRequiredScope="brokers" unsecuredLoginExtension_trace="1";'
+    ),
 }
 
 

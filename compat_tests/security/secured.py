@@ -7,7 +7,11 @@ from compat_tests.brokers.own_broker import own_broker
 from harness.process import HOST, Broker, ChildProcess, free_port
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.users import MECHANISMS, set_password
-from kafkapy.testing.hosting.security import KINDS, BrokerSecurity
+from kafkapy.testing.hosting.security import KINDS as ALL_KINDS
+from kafkapy.testing.hosting.security import BrokerSecurity
+
+KINDS = {name: kind for name, kind in ALL_KINDS.items() if not kind.has_signed_tokens}
+"""The kinds of security that Apache Kafka 2.7.2 has too."""
 
 
 class SecuredBroker:

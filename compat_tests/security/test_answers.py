@@ -1,6 +1,7 @@
 """What a SASL listener answers, frame by frame: the same on kafkapy and on Apache Kafka 2.7.2."""
 
 import struct
+import time
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from kafkapy.protocol.messages.describe_user_scram_credentials import DescribeUs
 from kafkapy.protocol.messages.metadata import MetadataRequest
 from kafkapy.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafkapy.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from kafkapy.security.oauth.unsecured import unsecured_token
 
 pytestmark = pytest.mark.together
 PLAIN = b"\0alice\0alice-secret"
@@ -92,6 +94,40 @@ def test_a_first_message_of_scram_that_is_refused(secured_broker: SecuredBroker,
     if b"a=bob" in token:
         text = "Authentication failed: Client requested an authorization id that is different from username"
     assert found == [(0, ["SCRAM-SHA-512"]), (58, text, b"", 0)]
+
+
+INVALID_TOKEN = '{"status":"invalid_token"}'
+
+
+def _oauth(**changes: object) -> bytes:
+    now_s = time.time()
+    claims = {"sub": "alice", "exp": now_s + 600, "iat": now_s} | changes
+    return f"n,,\x01auth=Bearer {unsecured_token(claims)}\x01\x01".encode()
+
+
+@pytest.mark.parametrize(
+    ("token", "answers"),
+    [
+        (_oauth(), [(0, "", b"")]),
+        (_oauth().replace(b"n,,", b"n,a=alice,"), [(0, "", b"")]),
+        (_oauth().replace(b"\x01\x01", b"\x01trace=1\x01\x01"), [(0, "", b"")]),
+        (_oauth(exp=1), [(0, "", INVALID_TOKEN.encode()), (58, INVALID_TOKEN, b"")]),
+        (_oauth(iat=time.time() + 99), [(0, "", INVALID_TOKEN.encode()), (58, INVALID_TOKEN, b"")]),
+        (_oauth(sub=5), [(0, "", INVALID_TOKEN.encode()), (58, INVALID_TOKEN, b"")]),
+        (b"n,,\x01auth=Bearer x.y.z\x01\x01", [(0, "", INVALID_TOKEN.encode()), (58, INVALID_TOKEN, b"")]),
+        (b"\x01", [(58, f"{MALFORMED} OAUTHBEARER", b"")]),
+        (b"n,,\x01auth=Bearer\x01\x01", [(58, f"{MALFORMED} OAUTHBEARER", b"")]),
+        (_oauth().replace(b"\x01\x01", b"\x01e1=1\x01\x01"), [(58, f"{MALFORMED} OAUTHBEARER", b"")]),
+    ],
+    ids=range(10),
+)
+def test_a_token_of_oauth(secured_broker: SecuredBroker, token: bytes, answers: list[tuple[int, str, bytes]]) -> None:
+    handshake = (SaslHandshakeRequest("OAUTHBEARER"), 1)
+    tokens = [(SaslAuthenticateRequest(each), 1) for each in (token, b"\x01")[: len(answers)]]
+    found = _talk(secured_broker, "oauth_unsecured", [handshake, *tokens, (MetadataRequest([]), 8)])
+    assert found[0] == (0, ["OAUTHBEARER"])
+    assert [each[:3] for each in found[1:-1]] == answers
+    assert found[-1] == (CLOSED if answers[-1][0] else SERVED)
 
 
 def test_another_mechanism(secured_broker: SecuredBroker) -> None:

@@ -11,9 +11,8 @@ from confluent_kafka import Consumer, Producer
 from kafka import KafkaConsumer, KafkaProducer
 
 from compat_tests.clients.java_tools.tools import ToolsOf
-from compat_tests.security.secured import SecuredBroker
+from compat_tests.security.secured import KINDS, SecuredBroker
 from harness.real_kafka import write_properties
-from kafkapy.testing.hosting.security import KINDS
 
 VALUES = [b"%d" % number for number in range(50)]
 WAIT_S = 30

@@ -49,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
         "--security",
         metavar="KIND",
         help="for tests: listen with TLS or SASL, with certificates made for this broker and the users admin, alice and"
-        " bob; ssl, mtls, sasl_ssl, sasl_plaintext, scram or scram_plaintext",
+        " bob; ssl, mtls, sasl_ssl, sasl_plaintext, scram, scram_plaintext, oauth or oauth_unsecured",
     )
     result.add_argument(
         "--print-client-properties",

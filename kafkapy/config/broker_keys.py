@@ -7,6 +7,7 @@ reading, and a test compares. kafkapy's own defaults are in ``broker_config.py``
 from typing import Final
 
 from kafkapy.config.keys import AtLeast, ConfigKey, ConfigType, Dynamic, Importance, OneOf, Release
+from kafkapy.config.oauth_keys import OAUTH_KEYS
 from kafkapy.config.own_keys import OWN_BROKER_KEYS
 
 BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, CLASS, PASSWORD = ConfigType
@@ -262,8 +263,8 @@ _THROTTLE_KEYS: Final = (
 BROKER_KEYS: Final[dict[str, ConfigKey]] = {key.name: key for key in _STATIC_KEYS}
 """Every key that ``server.properties`` may hold."""
 
-KNOWN_KEYS: Final[dict[str, ConfigKey]] = BROKER_KEYS | OWN_BROKER_KEYS
-"""The keys of Apache Kafka and those that only kafkapy has."""
+KNOWN_KEYS: Final[dict[str, ConfigKey]] = BROKER_KEYS | OAUTH_KEYS | OWN_BROKER_KEYS
+"""The keys of Apache Kafka 2.7, those of later releases, and those that only kafkapy has."""
 
 DYNAMIC_ONLY_KEYS: Final[dict[str, ConfigKey]] = {key.name: key for key in _THROTTLE_KEYS}
 """Keys that a broker takes while it runs but never from ``server.properties``."""
@@ -299,6 +300,7 @@ PER_LISTENER_SECURITY: Final = frozenset(
 _MECHANISM_KEYS: Final = (
     *("connections.max.reauth.ms", "sasl.jaas.config", "sasl.login.callback.handler.class", "sasl.login.class"),
     "sasl.server.callback.handler.class",
+    *OAUTH_KEYS,
 )
 
 
@@ -319,7 +321,8 @@ def base_name(name: str) -> str:
 
 def broker_key(name: str) -> ConfigKey | None:
     """The key called ``name``, also if it stands there for one listener; None if there is none."""
-    key = BROKER_KEYS.get(name) or DYNAMIC_ONLY_KEYS.get(name) or OWN_BROKER_KEYS.get(name)
+    key = KNOWN_KEYS.get(name) or DYNAMIC_ONLY_KEYS.get(name)
     if key is None and name.startswith(LISTENER_PREFIX):
-        key = BROKER_KEYS.get(base_name(name))
+        base = base_name(name)
+        key = BROKER_KEYS.get(base) or OAUTH_KEYS.get(base)
     return key

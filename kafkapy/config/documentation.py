@@ -8,6 +8,7 @@ from typing import Final
 
 from kafkapy.config.broker_config import REFUSED_KEYS
 from kafkapy.config.broker_keys import base_name
+from kafkapy.config.oauth_keys import OAUTH_DOCUMENTATION
 from kafkapy.config.own_keys import OWN_DOCUMENTATION
 
 _NOT_USED: Final = "kafkapy does not use this key."
@@ -15,6 +16,7 @@ _REFUSED: Final = "kafkapy does not start while this key is set."
 
 _BROKER: Final[dict[str, str]] = {
     **OWN_DOCUMENTATION,
+    **OAUTH_DOCUMENTATION,
     # ZooKeeper
     "zookeeper.connect": "Addresses of the ZooKeeper servers that keep the cluster's metadata, as host:port separated by commas, with an optional path at the end. Without it kafkapy keeps the metadata in its own data directory.",
     "zookeeper.session.timeout.ms": "How long ZooKeeper keeps the broker registered after the broker's last message, in milliseconds.",
@@ -222,10 +224,10 @@ _BROKER: Final[dict[str, str]] = {
     "sasl.mechanism.inter.broker.protocol": "SASL mechanism with which brokers authenticate to each other.",
     "sasl.jaas.config": "Login module and its options for SASL, in the form of a JAAS file. It is set per listener and mechanism.",
     "sasl.enabled.mechanisms": "SASL mechanisms that clients may use.",
-    "sasl.server.callback.handler.class": "Java class that answers the callbacks of a SASL mechanism on the server's side.",
+    "sasl.server.callback.handler.class": "Java class that answers the callbacks of a SASL mechanism on the server's side. kafkapy uses it for OAUTHBEARER alone: it chooses how tokens are checked.",
     "sasl.client.callback.handler.class": "Java class that answers the callbacks of a SASL mechanism when the broker is the client.",
     "sasl.login.class": "Java class that performs the login for SASL.",
-    "sasl.login.callback.handler.class": "Java class that answers the callbacks of the login for SASL.",
+    "sasl.login.callback.handler.class": "Java class that answers the callbacks of the login for SASL. kafkapy uses it for OAUTHBEARER alone.",
     "sasl.kerberos.service.name": "Name of the Kerberos principal under which the brokers run.",
     "sasl.kerberos.kinit.cmd": "Path of the command that renews Kerberos tickets.",
     "sasl.kerberos.ticket.renew.window.factor": "Part of a Kerberos ticket's lifetime after which it is renewed, from 0 to 1.",
@@ -306,6 +308,7 @@ UNUSED: Final = frozenset({
     "ssl.keystore.certificate.chain", "ssl.truststore.type", "ssl.truststore.location",
     "ssl.truststore.password", "ssl.truststore.certificates",
     "sasl.enabled.mechanisms", "sasl.jaas.config", "sasl.mechanism.inter.broker.protocol",
+    "sasl.server.callback.handler.class", "sasl.login.callback.handler.class", *OAUTH_DOCUMENTATION,
 })  # fmt: skip
 """Keys that kafkapy reads and checks without any effect: the part of Kafka that they configure is not built."""
 

@@ -17,6 +17,7 @@ GROUP_METADATA_MAX_BYTES: Final = "kafkapy.group.metadata.max.bytes"
 PRODUCER_IDS_MAX: Final = "kafkapy.producer.ids.max"
 AUTO_CREATE_RATE: Final = "kafkapy.auto.create.topics.per.second"
 ZOOKEEPER_DIGEST: Final = "kafkapy.zookeeper.digest"
+OAUTH_ALLOWED_URLS: Final = "kafkapy.sasl.oauthbearer.allowed.urls"
 
 _FLUSH: Final = ConfigKey("kafkapy.flush", ConfigType.STRING, FLUSH_AS_KAFKA, OneOf((FLUSH_AS_KAFKA, FLUSH_BEFORE_ACK)))
 
@@ -30,6 +31,7 @@ OWN_BROKER_KEYS: Final[dict[str, ConfigKey]] = {
         ConfigKey(GROUP_METADATA_MAX_BYTES, ConfigType.LONG, 104_857_600, AtLeast(0)),
         ConfigKey(PRODUCER_IDS_MAX, ConfigType.INT, 100_000, AtLeast(1)),
         ConfigKey(ZOOKEEPER_DIGEST, ConfigType.PASSWORD, None),
+        ConfigKey(OAUTH_ALLOWED_URLS, ConfigType.LIST, ()),
     )
 }
 
@@ -63,6 +65,11 @@ OWN_DOCUMENTATION: Final[dict[str, str]] = {
     "kafkapy.zookeeper.digest": (
         "User and password, with a colon between them, of the broker's digest identity in ZooKeeper. With "
         "zookeeper.set.acl it owns the nodes, so all brokers need the same. It is a key of kafkapy alone."
+    ),
+    # An address from elsewhere could read any file, or reach servers that only the broker can reach (CVE-2025-27817).
+    "kafkapy.sasl.oauthbearer.allowed.urls": (
+        "Addresses that sasl.oauthbearer.jwks.endpoint.url may have. The broker reads keys of tokens from no other "
+        "address. It is a key of kafkapy alone."
     ),
 }
 """The description of each key, for DescribeConfigs and ``kafkapy configs describe``."""

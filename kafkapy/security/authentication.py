@@ -32,6 +32,10 @@ TIME_LIMIT_MS: Final = 30_000
 _BEFORE: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE})
 _AGAIN_AFTER_MS: Final = 1_000
 """The shortest time between two authentications of a connection."""
+_SHORTEST_SESSION_MS: Final = 2_000
+"""Clients authenticate again after 85 % of a session: they may by then."""
+_LONGEST_SESSION_MS: Final = 2**31 - 1
+"""The longest session with a credential that ends: Java's clients count nanoseconds in 64 bits."""
 
 
 class State(Enum):
@@ -82,6 +86,7 @@ class Authentication:
         "_user",
         "_begun_ms",
         "_expires_s",
+        "_session_ms",
         "_failure",
     )
 
@@ -96,6 +101,7 @@ class Authentication:
         self._user: str | None = None
         self._begun_ms = 0.0
         self._expires_s: float | None = None
+        self._session_ms = 0
         self._failure = "the authentication has failed"
 
     @property
@@ -174,10 +180,10 @@ class Authentication:
                 f"Authentication failed during {kind} due to invalid credentials with SASL mechanism {self._mechanism}"
             ) from error
         if exchange.user is not None:
-            self._complete(exchange.user)
+            self._complete(exchange.user, exchange.expires_ms)
         return answer
 
-    def _complete(self, user: str) -> None:
+    def _complete(self, user: str, credential_ends_ms: int | None) -> None:
         if self._user not in (None, user):
             raise AuthenticationFailedError(
                 f"Cannot change principals during re-authentication from {USER}.{self._user}: {USER}.{user}"
@@ -186,15 +192,23 @@ class Authentication:
         self._user = user
         self.state = State.COMPLETE
         self._forget_deadline()
-        if self.session_lifetime_ms:
-            self._expires_s = self._now_s() + self.session_lifetime_ms / 1000
+        self._session_ms = self._lifetime_ms(credential_ends_ms)
+        self._expires_s = self._now_s() + self._session_ms / 1000 if self._session_ms else None
         if self._connection is not None:
             self._connection.authenticated(f"{USER}:{user}")
 
     @property
     def session_lifetime_ms(self) -> int:
         """How long the client may go on before it authenticates again; 0: for ever."""
-        return self.settings.max_session_ms.get(self._mechanism, 0) if self.state is State.COMPLETE else 0
+        return self._session_ms if self.state is State.COMPLETE else 0
+
+    def _lifetime_ms(self, credential_ends_ms: int | None) -> int:
+        """Return the time until the credential ends, at most ``connections.max.reauth.ms``; 0: for ever."""
+        longest_ms = self.settings.max_session_ms.get(self._mechanism, 0)
+        if credential_ends_ms is None:
+            return longest_ms
+        left_ms = max(credential_ends_ms - self._clock.now_ms(), _SHORTEST_SESSION_MS)
+        return min(left_ms, longest_ms or _LONGEST_SESSION_MS)
 
     def end(self, reason: str) -> None:
         """End the connection after a failure, when the requests that were taken are answered."""

@@ -10,6 +10,7 @@ ssl.truststore.location=ca.pem
 from collections.abc import Callable, Generator, Mapping
 from typing import Final
 
+from kafkapy.clock import Clock, SystemClock
 from kafkapy.protocol.client_core import ClientCore, Handshake
 from kafkapy.protocol.message import ProtocolError
 from kafkapy.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -21,14 +22,16 @@ from kafkapy.security.settings import ClientSecurity
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _JAAS: Final = "sasl.jaas.config"
+_OAUTH: Final = "OAUTHBEARER"
+_SYSTEM_CLOCK: Final = SystemClock()
 Tokens = Callable[[], Generator[bytes, bytes, None]]
 """Begins the client's side of a mechanism: yields its tokens, and is sent the broker's."""
 
 
-def client_security(values: Mapping[str, str], now_ms: int) -> ClientSecurity:
+def client_security(values: Mapping[str, str], now_ms: int, clock: Clock = _SYSTEM_CLOCK) -> ClientSecurity:
     """Return the security of a client's connections from ``security.protocol``, ``ssl.*`` and ``sasl.*``.
 
-    Raises InvalidSecurityError.
+    ``clock`` has the times of the tokens that it makes. Raises InvalidSecurityError.
     """
     protocol = values.get("security.protocol") or "PLAINTEXT"
     if protocol not in PROTOCOLS:
@@ -38,22 +41,24 @@ def client_security(values: Mapping[str, str], now_ms: int) -> ClientSecurity:
         from kafkapy.security.tls import client_context
 
         tls = client_context(values, now_ms)
-    return ClientSecurity(tls, _sasl(values) if protocol.startswith("SASL") else None)
+    return ClientSecurity(tls, _sasl(values, clock) if protocol.startswith("SASL") else None)
 
 
-def _sasl(values: Mapping[str, str]) -> Callable[[ClientCore], Handshake]:
+def _sasl(values: Mapping[str, str], clock: Clock) -> Callable[[ClientCore], Handshake]:
     mechanism = values.get("sasl.mechanism") or "GSSAPI"
     jaas = values.get(_JAAS)
     if not jaas:
         raise InvalidSecurityError(f"{_JAAS} is not set: it has the name and the password for {mechanism}")
     options = parse_jaas(_JAAS, jaas).options
+    if mechanism == _OAUTH:
+        return sasl_handshake(mechanism, _oauth_tokens(values, options, clock))
     return sasl_handshake(mechanism, client_tokens(mechanism, options, _JAAS))
 
 
 def client_tokens(mechanism: str, options: Mapping[str, str], key: str) -> Tokens:
     """Return the client's side of a mechanism with the options of its login module, which ``key`` has."""
     if mechanism != plain.NAME and mechanism not in scram.HASHES:
-        known = ", ".join((plain.NAME, *scram.HASHES))
+        known = ", ".join((plain.NAME, *scram.HASHES, _OAUTH))
         raise InvalidSecurityError(f"sasl.mechanism is {mechanism}: kafkapy has {known}")
     missing = [name for name in ("username", "password") if not options.get(name)]
     if missing:
@@ -62,6 +67,14 @@ def client_tokens(mechanism: str, options: Mapping[str, str], key: str) -> Token
     if mechanism == plain.NAME:
         return lambda: plain.plain_client(user, password)
     return lambda: scram.scram_client(mechanism, user, password)
+
+
+def _oauth_tokens(values: Mapping[str, str], options: Mapping[str, str], clock: Clock) -> Tokens:
+    from kafkapy.security.oauth.exchange import oauth_client
+    from kafkapy.security.oauth.login import make_login
+
+    login = make_login(values, options, clock)
+    return lambda: oauth_client(login.new_token, login.extensions)
 
 
 def sasl_handshake(mechanism: str, tokens: Tokens) -> Callable[[ClientCore], Handshake]:
@@ -77,7 +90,10 @@ def sasl_handshake(mechanism: str, tokens: Tokens) -> Callable[[ClientCore], Han
             enabled = ", ".join(answer.mechanisms) or "none: it is no SASL listener"
             raise ProtocolError(f"the broker does not offer SASL mechanism {mechanism}, it has {enabled}")
         steps = tokens()
-        token = next(steps)
+        try:
+            token = next(steps)
+        except AuthenticationFailedError as error:
+            raise ProtocolError(str(error)) from None
         while True:
             reply = yield SaslAuthenticateRequest(token), 0
             assert isinstance(reply, SaslAuthenticateResponse), "a response is of the class of its request"

@@ -13,6 +13,12 @@ class AuthenticationFailedError(Exception):
     """The peer has not proved who it is; the text is sent to it, and tells nothing that it does not know."""
 
 
+def needs_oauth_extra(key: str) -> InvalidSecurityError:
+    """The error for a setting of signed tokens without the package that checks them."""
+    problem = f"{key} needs the package joserfc, which is not installed: pip install 'kafkapy-broker[oauth]'"
+    return InvalidSecurityError(problem)
+
+
 def needs_extra(key: str) -> InvalidSecurityError:
     """The error for a setting that needs a package which is not installed."""
     return InvalidSecurityError(f"{key} needs the package cryptography, which is not installed: {EXTRA}")

@@ -13,6 +13,8 @@ class SaslExchange(ABC):
 
     user: str | None = None
     """The name of the client that has proved who it is; None before."""
+    expires_ms: int | None = None
+    """When what the client has proved it with ends, milliseconds since the epoch; None: never."""
 
     @abstractmethod
     def step(self, token: bytes) -> bytes:

@@ -1,6 +1,10 @@
 """Brokers of tests with TLS and SASL, used by stock clients."""
 
 import asyncio
+import subprocess
+import sys
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +14,7 @@ from kafka import KafkaProducer
 
 from kafkapy.testing import AsyncBroker, Broker, BrokerStartError
 from kafkapy.testing.hosting.security import CLIENTS, KINDS
+from kafkapy.testing.hosting.tokens import kafka_python_tokens
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -67,3 +72,85 @@ def test_what_does_not_exist_is_refused() -> None:
             broker.client_settings("java", "nobody")
         assert broker.security is not None
         assert "BEGIN CERTIFICATE" in broker.security.authority_pem
+
+
+def test_faults_of_tokens_reach_a_stock_client() -> None:
+    with Broker(security="oauth") as broker:
+        for faulty in (
+            {"expires_in_s": -60.0},
+            {"foreign_key": True},
+        ):
+            settings = broker.client_settings("confluent-kafka")
+            token = broker.token("alice", **faulty)
+            errors: list[str] = []
+            settings |= {
+                "oauth_cb": lambda _config, token=token: (token, time.time() + 60),
+                "error_cb": lambda error, errors=errors: errors.append(str(error)),
+            }
+            producer = Producer(settings)
+            deadline_s = time.monotonic() + 10
+            while not errors and time.monotonic() < deadline_s:
+                producer.poll(0.1)
+            assert "invalid_token" in errors[0], errors
+
+
+@pytest.mark.slow
+def test_a_client_goes_on_when_its_token_has_ended() -> None:
+    """A token of three seconds: confluent-kafka authenticates again, kafka-python connects again."""
+    with Broker(security="oauth", topics=["t"]) as broker:
+        settings = broker.client_settings("confluent-kafka")
+        settings["oauth_cb"] = lambda _config: (broker.token("alice", 3), time.time() + 3)
+        producer = Producer(settings)
+        other: Any = broker.client_settings("kafka-python", "bob")
+        other["sasl_oauth_token_provider"] = kafka_python_tokens(lambda: broker.token("bob", 3))
+        second = KafkaProducer(**other)
+        deadline_s = time.monotonic() + 5
+        sent = 0
+        while time.monotonic() < deadline_s:
+            producer.produce("t", b"v")
+            assert producer.flush(10) == 0
+            second.send("t", b"v").get(10)
+            sent += 2
+            time.sleep(0.25)
+        second.close()
+        assert len(broker.records("t")) >= sent
+
+
+def test_a_token_ends_with_the_broker_s_clock() -> None:
+    with Broker(security="oauth") as broker:
+        broker.clock.advance(10 * 3_600_000)
+        producer = Producer(broker.client_settings("confluent-kafka"))
+        producer.produce("t", b"v")
+        assert producer.flush(10) == 0
+
+
+def test_tokens_are_of_brokers_that_take_them() -> None:
+    for kind in (None, "scram", "oauth_unsecured"):
+        with Broker(security=kind) as broker, pytest.raises(ValueError, match=r"Broker\(security='oauth'\)"):
+            broker.token("alice", foreign_key=True)
+    with Broker(security="oauth") as broker:
+        with pytest.raises(ValueError, match=r"broker\.token\(user\)"):
+            broker.client_settings("librdkafka")
+        java = broker.client_settings("java")
+        assert str(java["sasl.oauthbearer.token.endpoint.url"]).startswith("file:///")
+
+
+@pytest.mark.parametrize("kind", ["oauth", "oauth_unsecured"])
+def test_commands_log_in_with_a_token(kind: str, tmp_path: Path) -> None:
+    with Broker(security=kind, topics=["flights"]) as broker:
+        assert broker.security is not None
+        config = tmp_path / "client.properties"
+        config.write_text("\n".join(broker.security.property_lines(broker.bootstrap)))
+        command = [
+            sys.executable,
+            "-m",
+            "kafkapy",
+            "topics",
+            "list",
+            "-b",
+            broker.bootstrap,
+            "--command-config",
+            str(config),
+        ]
+        run = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        assert "flights" in run.stdout, run.stderr

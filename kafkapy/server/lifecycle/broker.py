@@ -414,7 +414,7 @@ class BrokerServer:
         if self._inter_broker_protocol != PLAINTEXT:
             from kafkapy.server.lifecycle.listener_security import inter_broker_security
 
-            security = inter_broker_security(self.config, self._inter_broker_protocol, self.clock.now_ms())
+            security = inter_broker_security(self.config, self._inter_broker_protocol, self.clock)
             settings = settings._replace(tls=security.tls, authenticate=security.authenticate)
         remote = RemoteBrokers(address_of, self.clock, settings, SystemRandom())
         self._cleanup.callback(remote.close)
@@ -564,8 +564,9 @@ class BrokerServer:
             self.clock,
             lambda user: self.services.config_admin.cached_user_overrides(user),  # noqa: PLW0108  # not yet
         )
+        self._cleanup.callback(self._security.close)
         if self._is_in_cluster and self._inter_broker_protocol != PLAINTEXT:
-            inter_broker_security(self.config, self._inter_broker_protocol, self.clock.now_ms())  # fails now, not later
+            inter_broker_security(self.config, self._inter_broker_protocol, self.clock)  # fails now, not later
 
     def _advertised(self) -> list[EndPoint]:
         """The end points to register: the configured ones, else the bound ones; a wildcard gets this machine's name.

@@ -1,8 +1,8 @@
 """TLS and SASL of the listeners, from the broker's configuration; imported if a listener is not PLAINTEXT."""
 
 import logging
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final
 
 from kafkapy.clock import Clock
 from kafkapy.config.broker_config import BrokerConfig
@@ -10,6 +10,8 @@ from kafkapy.config.broker_keys import BROKER_KEYS, broker_key
 from kafkapy.config.errors import InvalidConfigError
 from kafkapy.config.keys import format_value
 from kafkapy.config.listeners import EndPoint
+from kafkapy.config.oauth_keys import OAUTH_KEYS
+from kafkapy.config.own_keys import OAUTH_ALLOWED_URLS
 from kafkapy.controller.active_controller import inter_broker_listener
 from kafkapy.network.errors import RefusedError
 from kafkapy.network.listener import Listener
@@ -25,12 +27,16 @@ from kafkapy.security.scram import ScramCredential, ScramServer
 from kafkapy.security.settings import ClientSecurity
 from kafkapy.security.tls import server_context
 
+if TYPE_CHECKING:
+    from kafkapy.security.oauth.keys import IssuerKeys
+
 logger: Final = logging.getLogger(__name__)
 
 _TLS_PROTOCOLS: Final = frozenset({"SSL", "SASL_SSL"})
 _SASL_PROTOCOLS: Final = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
 _CLIENT_AUTH: Final = "ssl.client.auth"
 _MAX_SESSION: Final = "connections.max.reauth.ms"
+_OAUTH: Final = "OAUTHBEARER"
 
 
 def listener_values(config: BrokerConfig, listener: str) -> dict[str, str]:
@@ -48,6 +54,17 @@ def listener_values(config: BrokerConfig, listener: str) -> dict[str, str]:
 
 def _prefix(listener: str) -> str:
     return f"listener.name.{listener.lower()}."
+
+
+def _mechanism_values(config: BrokerConfig, listener: str, mechanism: str, names: Iterable[str]) -> dict[str, str]:
+    """Return keys as texts: the setting of the mechanism on this listener, else of the listener, else of all."""
+    values = {}
+    prefix = _prefix(listener)
+    for name in names:
+        own = _own_text(config, f"{prefix}{mechanism.lower()}.{name}")
+        own = _own_text(config, f"{prefix}{name}") if own is None else own
+        values[name] = (format_value(config[name]) or "") if own is None else own
+    return values
 
 
 def _own_text(config: BrokerConfig, name: str) -> str | None:
@@ -75,10 +92,14 @@ class ListenerSecurity:
         self._user_overrides = user_overrides
         self._transports: dict[str, TlsTransport] = {}
         self._sasl: dict[str, SaslSettings] = {}
+        self._issuer_keys: list[IssuerKeys] = []
         for endpoint in config.listeners:
             try:
                 self._prepare(endpoint)
-            except InvalidSecurityError as error:
+            except (InvalidSecurityError, InvalidConfigError) as error:
+                self.close()
+                if isinstance(error, InvalidConfigError):
+                    raise
                 raise InvalidConfigError(f"listener {endpoint.listener_name}: {error}") from None
         config.add_listener(self._reload)
 
@@ -96,6 +117,11 @@ class ListenerSecurity:
         """Give a listener what its security protocol needs."""
         transport: ConnectionTransport = self._transports.get(listener.name) or PlaintextTransport()
         listener.secure(transport, self._sasl.get(listener.name))
+
+    def close(self) -> None:
+        """Read keys of issuers no more."""
+        for keys in self._issuer_keys:
+            keys.close()
 
     def _reload(self, names: frozenset[str]) -> None:
         """Read the stores of listeners again whose keys have changed; a store that can't be used changes nothing."""
@@ -149,6 +175,20 @@ class ListenerSecurity:
     def _scram(self, _listener: str, name: str) -> Mechanism:
         return lambda: ScramServer(name, self._credential_of)
 
+    def _oauth(self, listener: str, name: str) -> Mechanism:
+        from kafkapy.security.oauth.exchange import OAuthServer
+        from kafkapy.security.oauth.settings import HANDLER, OAuthSettings, make_validator
+
+        values = _mechanism_values(self._config, listener, name, (HANDLER, *OAUTH_KEYS))
+        key = jaas_key(listener, name)
+        jaas = _own_text(self._config, key)
+        options = parse_jaas(key, jaas).options if jaas else {}
+        allowed = (format_value(self._config[OAUTH_ALLOWED_URLS]) or "").split(",")
+        validate, keys = make_validator(OAuthSettings(values, options, allowed), self._clock)
+        if keys is not None:
+            self._issuer_keys.append(keys)
+        return lambda: OAuthServer(validate)
+
     def _credential_of(self, mechanism: str, user: str) -> ScramCredential | None:
         text = self._user_overrides(user).get(mechanism)
         try:
@@ -161,6 +201,7 @@ class ListenerSecurity:
 _MECHANISMS: Final[Mapping[str, Callable[[ListenerSecurity, str, str], Mechanism]]] = {
     plain.NAME: ListenerSecurity._plain,  # noqa: SLF001  # methods of the class above
     **dict.fromkeys(scram.HASHES, ListenerSecurity._scram),  # noqa: SLF001
+    _OAUTH: ListenerSecurity._oauth,  # noqa: SLF001
 }
 
 
@@ -171,7 +212,7 @@ def _principal_of(rules: PrincipalRules, certificate: bytes) -> str:
         raise RefusedError(str(error)) from None
 
 
-def inter_broker_security(config: BrokerConfig, protocol: str, now_ms: int) -> ClientSecurity:
+def inter_broker_security(config: BrokerConfig, protocol: str, clock: Clock) -> ClientSecurity:
     """Return the security of connections to other brokers' inter-broker listener; raises InvalidConfigError."""
     listener = inter_broker_listener(config)
     values = listener_values(config, listener) | {"security.protocol": protocol}
@@ -179,7 +220,7 @@ def inter_broker_security(config: BrokerConfig, protocol: str, now_ms: int) -> C
     key = jaas_key(listener, mechanism)
     values["sasl.jaas.config"] = _own_text(config, key) or ""
     try:
-        return client_security(values, now_ms)
+        return client_security(values, clock.now_ms(), clock)
     except InvalidSecurityError as error:
         problem = (
             str(error)

@@ -63,6 +63,8 @@ class HostedBroker:
         """The id within a cluster."""
         self.requests = LocalRequests(ALL_APIS)
         self.clock = MovingClock()
+        if security is not None:
+            security.follow(self.clock)
         self.faults = Faults()
 
     def join(self, cluster: "HostedCluster", broker_id: int) -> None:

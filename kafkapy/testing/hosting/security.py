@@ -1,14 +1,17 @@
 """TLS and SASL of a broker in a test: an authority in memory, users, and the settings that each client needs."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkapy.clock import SystemClock
+from kafkapy.clock import Clock, SystemClock
+from kafkapy.security.errors import needs_oauth_extra
 from kafkapy.testing.errors import BrokerStartError
 
 if TYPE_CHECKING:
     from kafkapy.security.certificates import Authority, Certificate
     from kafkapy.server.dispatch.context import Services
+    from kafkapy.testing.hosting.tokens import TokenIssuer
 
 
 class SecurityKind(NamedTuple):
@@ -17,6 +20,7 @@ class SecurityKind(NamedTuple):
     protocol: str
     mechanism: str = ""
     asks_for_certificates: bool = False
+    has_signed_tokens: bool = False
 
 
 KINDS: Final[Mapping[str, SecurityKind]] = {
@@ -26,14 +30,18 @@ KINDS: Final[Mapping[str, SecurityKind]] = {
     "sasl_ssl": SecurityKind("SASL_SSL", "PLAIN"),
     "scram": SecurityKind("SASL_SSL", "SCRAM-SHA-256"),
     "scram_plaintext": SecurityKind("SASL_PLAINTEXT", "SCRAM-SHA-512"),
+    "oauth": SecurityKind("SASL_SSL", "OAUTHBEARER", has_signed_tokens=True),
+    "oauth_unsecured": SecurityKind("SASL_PLAINTEXT", "OAUTHBEARER"),
 }
 """The kinds of security that ``Broker(security=…)`` knows."""
+TOKEN_LIFETIME_S: Final = 3600.0
 DEFAULT_USERS: Final = {"admin": "admin-secret", "alice": "alice-secret", "bob": "bob-secret"}
 CLIENTS: Final = ("aiokafka", "confluent-kafka", "java", "kafka-python", "librdkafka", "spark")
 _LOGIN_MODULES: Final = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "OAUTHBEARER": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
 }
 _ITERATIONS: Final = 4096
 _SALT: Final = b"kafkapy-testing"
@@ -53,11 +61,33 @@ class BrokerSecurity:
         self._authority: Authority | None = None
         self._certificate: Certificate | None = None
         self._issued: dict[str, Certificate] = {}
+        self._clock: Clock = SystemClock()
+        self._issuer: TokenIssuer | None = _new_issuer() if self.kind.has_signed_tokens else None
         if self.uses_tls:
             from kafkapy.security import certificates
 
             self._authority = certificates.Authority("kafkapy test authority", SystemClock().now_ms())
             self._certificate = self._authority.issue("localhost", certificates.LOCAL_HOSTS)
+
+    def follow(self, clock: Clock) -> None:
+        """Take the times of tokens from the broker's clock."""
+        self._clock = clock
+
+    def token(self, user: str, expires_in_s: float = TOKEN_LIFETIME_S, *, foreign_key: bool = False) -> str:
+        """Return a token of ``user`` for a client of the broker, or one that the broker refuses.
+
+        One that has expired has a negative ``expires_in_s``, and with ``foreign_key`` it has the signature of another
+        issuer. Raises ValueError if the broker has no tokens, or no signed ones.
+        """
+        now_ms = self._clock.now_ms()
+        if self._issuer is not None:
+            return self._issuer.token(user, now_ms, expires_in_s, foreign_key=foreign_key)
+        if self.kind.mechanism != "OAUTHBEARER" or foreign_key:
+            raise ValueError("the broker has no signed tokens: make it with Broker(security='oauth')")
+        from kafkapy.security.oauth.unsecured import unsecured_token
+
+        now_s = now_ms / 1000
+        return unsecured_token({"sub": user, "iat": min(now_s, now_s + expires_in_s), "exp": now_s + expires_in_s})
 
     @property
     def uses_tls(self) -> bool:
@@ -95,6 +125,8 @@ class BrokerSecurity:
             options = "".join(users) if mechanism == "PLAIN" else ""
             key = f"{self.prefix}{mechanism.lower()}.sasl.jaas.config"
             settings[key] = f"{_LOGIN_MODULES[mechanism]} required{options};"
+        if self._issuer is not None:
+            settings |= self._issuer.broker_settings(self.prefix)
         return settings
 
     @property
@@ -131,12 +163,16 @@ class BrokerSecurity:
             raise ValueError(f"client is {client!r}: it must be one of {', '.join(CLIENTS)}")
         if self.kind.mechanism and user not in self.users:
             raise ValueError(f"user is {user!r}: the broker has {', '.join(self.users)}")
+        if client == "librdkafka" and self.kind.mechanism == "OAUTHBEARER":
+            raise ValueError(
+                "librdkafka takes tokens from a function of the program: give it those of broker.token(user)"
+            )
         if client in ("confluent-kafka", "librdkafka"):
             return self._librdkafka(bootstrap, user)
         if client in ("java", "spark"):
             prefix = "kafka." if client == "spark" else ""
             return {prefix + name: value for name, value in self.java_properties(bootstrap, user).items()}
-        return self._python(bootstrap, user)
+        return self._python(client, bootstrap, user)
 
     def _librdkafka(self, bootstrap: str, user: str) -> dict[str, object]:
         settings: dict[str, object] = {"bootstrap.servers": bootstrap, "security.protocol": self.kind.protocol}
@@ -144,6 +180,8 @@ class BrokerSecurity:
             settings["ssl.ca.pem"] = self.authority_pem
         if self.kind.asks_for_certificates:
             settings["ssl.key.pem"], settings["ssl.certificate.pem"] = self.certificate_of(user)
+        if self.kind.mechanism == "OAUTHBEARER":
+            return settings | {"sasl.mechanism": "OAUTHBEARER", "oauth_cb": self._confluent_tokens(user)}
         if self.kind.mechanism:
             settings |= {"sasl.mechanism": self.kind.mechanism}
             settings |= {"sasl.username": user, "sasl.password": self.users[user]}
@@ -158,23 +196,58 @@ class BrokerSecurity:
             key, certificate = self.certificate_of(user)
             settings |= {"ssl.keystore.type": "PEM", "ssl.keystore.key": key}
             settings |= {"ssl.keystore.certificate.chain": certificate}
-        if self.kind.mechanism:
+        if self.kind.mechanism == "OAUTHBEARER":
+            settings |= self._java_tokens(user)
+        elif self.kind.mechanism:
             login = f"username={_quoted(user)} password={_quoted(self.users[user])}"
             settings["sasl.mechanism"] = self.kind.mechanism
             settings["sasl.jaas.config"] = f"{_LOGIN_MODULES[self.kind.mechanism]} required {login};"
         return settings
 
-    def _python(self, bootstrap: str, user: str) -> dict[str, object]:
+    def _python(self, client: str, bootstrap: str, user: str) -> dict[str, object]:
         settings: dict[str, object] = {"bootstrap_servers": bootstrap, "security_protocol": self.kind.protocol}
         if self.uses_tls:
             from kafkapy.security.tls import client_context
 
             now_ms = SystemClock().now_ms()
             settings["ssl_context"] = client_context(self.java_properties(bootstrap, user), now_ms)
-        if self.kind.mechanism:
+        if self.kind.mechanism == "OAUTHBEARER":
+            from kafkapy.testing.hosting import tokens
+
+            make = tokens.aiokafka_tokens if client == "aiokafka" else tokens.kafka_python_tokens
+            settings |= {"sasl_mechanism": "OAUTHBEARER"}
+            settings["sasl_oauth_token_provider"] = make(partial(self.token, user))
+        elif self.kind.mechanism:
             settings |= {"sasl_mechanism": self.kind.mechanism, "sasl_plain_username": user}
             settings["sasl_plain_password"] = self.users[user]
         return settings
+
+    def _confluent_tokens(self, user: str) -> "Callable[[str], tuple[str, float]]":
+        """Return ``oauth_cb``: a token, and when it ends in seconds since the epoch by the machine's clock."""
+        return lambda _config: (self.token(user), SystemClock().now_ms() / 1000 + TOKEN_LIFETIME_S)
+
+    def _java_tokens(self, user: str) -> dict[str, str]:
+        """Java reads a signed token from a file, from release 3.9 on, and makes an unsecured one itself."""
+        from kafkapy.security.oauth.login import FILE_HANDLERS, HANDLER, TOKEN_URL
+
+        settings = {"sasl.mechanism": "OAUTHBEARER"}
+        module = _LOGIN_MODULES["OAUTHBEARER"]
+        if self._issuer is None:
+            login = f"unsecuredLoginStringClaim_sub={_quoted(user)}"
+            return settings | {"sasl.jaas.config": f"{module} required {login};"}
+        return settings | {
+            "sasl.jaas.config": f"{module} required;",
+            HANDLER: FILE_HANDLERS[0],
+            TOKEN_URL: self._issuer.token_file(user, self.token(user)),
+        }
+
+
+def _new_issuer() -> "TokenIssuer":
+    try:
+        from kafkapy.testing.hosting.tokens import TokenIssuer
+    except ImportError:
+        raise BrokerStartError(str(needs_oauth_extra("security='oauth'"))) from None
+    return TokenIssuer()
 
 
 def _quoted(text: str) -> str:

@@ -69,6 +69,15 @@ class HostedSurface:
             raise ValueError("the broker has no security: make it with Broker(security=…)")
         return self.security.client_settings(client, self.bootstrap, user)
 
+    def token(self, user: str, expires_in_s: float = 3600.0, *, foreign_key: bool = False) -> str:
+        """Return a token of ``user`` for a broker with ``security="oauth"``; ``-60`` makes one that has expired.
+
+        With ``foreign_key`` another issuer has signed it. Raises ValueError for a broker without tokens.
+        """
+        if self.security is None:
+            raise ValueError("the broker has no tokens: make it with Broker(security='oauth')")
+        return self.security.token(user, expires_in_s, foreign_key=foreign_key)
+
     @property
     def data(self) -> "Path":
         """The data directory."""
