@@ -65,9 +65,7 @@ def test_brokers_need_cluster_action_for_their_requests_to_each_other(tmp_path: 
                 assert answer.responses[0].partition_responses[0].error_code == 7, "the follower may not fetch"
                 await _set(first, BROKERS)
                 await until(lambda: _entries(second) == (BROKERS,))
-                for _ in range(
-                    10
-                ):  # the follower tries again after a pause, on a busy machine after the time of a produce
+                for _ in range(10):  # the follower tries again after a pause
                     answer = await client.ask(produce_request("t", batch(b"v"), acks=-1), 8)
                     if answer.responses[0].partition_responses[0].error_code == 0:
                         break
