@@ -43,7 +43,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
             f"{fixture}_settings", f"settings of the {fixture} fixture, key=value, one per line", "linelist", []
         )
         parser.addini(f"{fixture}_scope", f"the scope of the {fixture} fixture: {', '.join(SCOPES)}", default=SCOPES[0])
-    parser.addini(SECURITY, "TLS and SASL of the kafka_broker fixture, such as sasl_ssl (docs/security.md)", default="")
+    parser.addini(
+        SECURITY, "TLS and SASL of kafka_broker and kafka_cluster, such as sasl_ssl (docs/security.md)", default=""
+    )
     parser.addini("kafka_cluster_brokers", "how many brokers the kafka_cluster fixture has", default="3")
 
 
@@ -149,7 +151,8 @@ def kafka_cluster(pytestconfig: pytest.Config) -> "Iterator[Cluster]":
     from kafkapy.testing.errors import BrokerStartError
 
     try:
-        cluster = Cluster(int(pytestconfig.getini("kafka_cluster_brokers")), cluster_settings(pytestconfig)).start()
+        brokers, security = int(pytestconfig.getini("kafka_cluster_brokers")), pytestconfig.getini(SECURITY) or None
+        cluster = Cluster(brokers, cluster_settings(pytestconfig), security=security).start()
     except BrokerStartError as error:
         pytest.fail(f"kafka_cluster can't start: {error}", pytrace=False)
     pytestconfig.stash[_running_cluster] = cluster

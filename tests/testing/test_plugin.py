@@ -244,6 +244,11 @@ def test_it(kafka_broker, kafka_topic):
     producer.produce(kafka_topic, b"v")
     assert producer.flush(10) == 0
     assert kafka_broker.security.kind.protocol == "SASL_SSL"
+
+def test_a_cluster(kafka_cluster):
+    producer = Producer(kafka_cluster.client_settings("confluent-kafka", "bob"))
+    producer.produce("t", b"v")
+    assert producer.flush(10) == 0
 """
     said, code, _ = run(tmp_path, tests=tests, ini="kafka_security = sasl_ssl\n")
     assert code == 0, said

@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaProducer
 from confluent_kafka import Producer
 from kafka import KafkaProducer
 
-from kafkapy.testing import AsyncBroker, Broker, BrokerStartError
+from kafkapy.testing import AsyncBroker, Broker, BrokerStartError, Cluster
 from kafkapy.testing.hosting.security import CLIENTS, KINDS
 from kafkapy.testing.hosting.tokens import kafka_python_tokens
 
@@ -32,6 +32,33 @@ def test_stock_clients_connect_with_the_settings_that_they_are_given(kind: str) 
                 broker.restart()
         assert failed == [None, None]
         assert [each.value for each in broker.records("t")] == [b"confluent", b"kafka-python"] * 2
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if not KINDS[kind].has_signed_tokens])
+def test_the_brokers_of_a_cluster_reach_each_other_over_the_same_protocol(kind: str) -> None:
+    with Cluster(brokers=2, security=kind, topics={"t": 2}) as cluster:
+        assert len(cluster.brokers) == 2
+        producer = Producer(cluster.client_settings("confluent-kafka") | {"acks": "all"})
+        failed: list[Any] = []
+        for partition in (0, 1):
+            producer.produce("t", b"v", partition=partition, callback=lambda error, _: failed.append(error))
+        assert producer.flush(20) == 0
+        assert failed == [None, None]
+        cluster.wait_until_in_sync("t")
+        assert [each.value for each in cluster.records("t")] == [b"v", b"v"]
+        leader = cluster.leader("t", 0)
+        leader.stop()
+        leader.start()
+        cluster.wait_until_in_sync("t")
+
+
+def test_what_a_cluster_can_t_have_is_refused() -> None:
+    with pytest.raises(BrokerStartError, match="a cluster can have 'oauth_unsecured'"):
+        Cluster(security="oauth")
+    with pytest.raises(BrokerStartError, match="users need 'admin'"):
+        Cluster(security="scram", users={"alice": "a"})
+    with pytest.raises(ValueError, match="the cluster has no security"):
+        Cluster().client_settings("java")
 
 
 def test_an_async_client_connects_to_an_async_broker() -> None:

@@ -8,6 +8,7 @@ from kafkapy.testing.clock.moving import MovingClock
 from kafkapy.testing.errors import BrokerStartError
 from kafkapy.testing.hosting.hosted_broker import HostedBroker
 from kafkapy.testing.hosting.hosted_cluster import HostedCluster
+from kafkapy.testing.hosting.security import BrokerSecurity
 from kafkapy.testing.hosting.surface import HostedSurface
 from kafkapy.testing.loop.lifecycle import Lifecycle
 from kafkapy.testing.loop.thread import LoopThread
@@ -52,7 +53,7 @@ class ClusterSurface(Generic[B]):
     kind: ClassVar[type[ClusterMember]]
     """The class of the brokers."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # those of a broker, and their number
         self,
         brokers: int = 3,
         settings: Mapping[str, object] | None = None,
@@ -60,10 +61,19 @@ class ClusterSurface(Generic[B]):
         topics: Iterable[str] | Mapping[str, int] = (),
         data: str | PathLike[str] | None = None,
         port: int = 0,
+        security: str | None = None,
+        users: Mapping[str, str] | None = None,
     ) -> None:
         check_count(brokers)
+        self.security: Final = None if security is None else BrokerSecurity(security, users)
+        """The authority, users and certificates of all brokers, which use them between each other too; or None."""
+        if self.security is not None:
+            self.security.cluster_settings()  # raises for what a cluster can't have
         ports = [port + at if port else 0 for at in range(brokers)]
-        self.brokers: Final[tuple[B, ...]] = tuple(self.kind(settings, port=each) for each in ports)  # type: ignore[misc]  # the class of B
+        self.brokers: Final[tuple[B, ...]] = tuple(
+            self.kind(settings, port=each, security=self.security)  # type: ignore[misc]  # the class of B
+            for each in ports
+        )
         self._hosted = HostedCluster((broker.host for broker in self.brokers), topics, data=data)
         self._thread: LoopThread | None = None
         self._lifecycle = Lifecycle()
@@ -84,6 +94,12 @@ class ClusterSurface(Generic[B]):
     def bootstrap(self) -> str:
         """The addresses of all brokers, for the clients' ``bootstrap.servers``; the same after restarts."""
         return self._hosted.bootstrap
+
+    def client_settings(self, client: str, user: str = "alice") -> dict[str, object]:
+        """The settings with which a client connects to the cluster as ``user``: see ``Broker.client_settings``."""
+        if self.security is None:
+            raise ValueError("the cluster has no security: make it with Cluster(security=…)")
+        return self.security.client_settings(client, self.bootstrap, user)
 
     @property
     def clock(self) -> MovingClock:

@@ -72,6 +72,8 @@ class HostedBroker:
         self._cluster = cluster
         self.broker_id = broker_id
         self.clock = cluster.clock
+        if self.security is not None:
+            self.security.follow(self.clock)
         self._kept = cluster.data_of(broker_id)
 
     # addresses and state
@@ -256,4 +258,8 @@ class HostedBroker:
         if "broker.id" in self._settings:
             raise BrokerStartError("broker.id is no setting of a cluster: its brokers are numbered from 0")
         defaults = {**self._cluster.defaults, "broker.id": str(self.broker_id)}
-        return config_for_test(self._settings, data=self._directory, port=port, defaults=defaults)
+        if self.security is None:
+            return config_for_test(self._settings, data=self._directory, port=port, defaults=defaults)
+        defaults |= self.security.cluster_settings()
+        protocol = self.security.kind.protocol
+        return config_for_test(self._settings, data=self._directory, port=port, defaults=defaults, protocol=protocol)

@@ -36,6 +36,8 @@ KINDS: Final[Mapping[str, SecurityKind]] = {
 """The kinds of security that ``Broker(security=…)`` knows."""
 TOKEN_LIFETIME_S: Final = 3600.0
 DEFAULT_USERS: Final = {"admin": "admin-secret", "alice": "alice-secret", "bob": "bob-secret"}
+BROKER_USER: Final = "admin"
+"""As whom the brokers of a cluster connect to each other; ``users`` must have it."""
 CLIENTS: Final = ("aiokafka", "confluent-kafka", "java", "kafka-python", "librdkafka", "spark")
 _LOGIN_MODULES: Final = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -129,6 +131,29 @@ class BrokerSecurity:
             settings |= self._issuer.broker_settings(self.prefix)
         return settings
 
+    def cluster_settings(self) -> dict[str, str]:
+        """``broker_settings`` of brokers that connect to each other by the same protocol, as the user admin.
+
+        Raises ``BrokerStartError`` for signed tokens, which brokers have no issuer for, and without that user.
+        """
+        if self.kind.mechanism and BROKER_USER not in self.users:
+            raise BrokerStartError(f"users need {BROKER_USER!r}, as whom the brokers of a cluster log in to each other")
+        if self._issuer is not None:
+            raise BrokerStartError("security='oauth' is for one broker: a cluster can have 'oauth_unsecured'")
+        settings = self.broker_settings() | {"security.inter.broker.protocol": self.kind.protocol}
+        mechanism = self.kind.mechanism
+        if mechanism:
+            settings["sasl.mechanism.inter.broker.protocol"] = mechanism
+            key = f"{self.prefix}{mechanism.lower()}.sasl.jaas.config"
+            settings[key] = f"{settings[key].removesuffix(';')} {self._login(BROKER_USER)};"
+        return settings
+
+    def _login(self, user: str) -> str:
+        """The options of JAAS with which a client logs in."""
+        if self.kind.mechanism == "OAUTHBEARER":
+            return f"unsecuredLoginStringClaim_sub={_quoted(user)}"
+        return f"username={_quoted(user)} password={_quoted(self.users[user])}"
+
     @property
     def prefix(self) -> str:
         """The beginning of keys that are for the listener alone; its name is that of the protocol."""
@@ -152,6 +177,8 @@ class BrokerSecurity:
         from kafkapy.security.scram import ScramCredential
 
         for name, password in self.users.items():
+            if self.kind.mechanism in services.config_admin.cached_user_overrides(name):
+                continue  # another broker of the cluster, or an earlier start, has stored it
             credential = ScramCredential.of_password(self.kind.mechanism, password, _SALT, _ITERATIONS)
             await services.config_admin.set_user_overrides(name, {self.kind.mechanism: str(credential)})
             while self.kind.mechanism not in services.config_admin.cached_user_overrides(name):
@@ -199,9 +226,8 @@ class BrokerSecurity:
         if self.kind.mechanism == "OAUTHBEARER":
             settings |= self._java_tokens(user)
         elif self.kind.mechanism:
-            login = f"username={_quoted(user)} password={_quoted(self.users[user])}"
             settings["sasl.mechanism"] = self.kind.mechanism
-            settings["sasl.jaas.config"] = f"{_LOGIN_MODULES[self.kind.mechanism]} required {login};"
+            settings["sasl.jaas.config"] = f"{_LOGIN_MODULES[self.kind.mechanism]} required {self._login(user)};"
         return settings
 
     def _python(self, client: str, bootstrap: str, user: str) -> dict[str, object]:
@@ -233,8 +259,7 @@ class BrokerSecurity:
         settings = {"sasl.mechanism": "OAUTHBEARER"}
         module = _LOGIN_MODULES["OAUTHBEARER"]
         if self._issuer is None:
-            login = f"unsecuredLoginStringClaim_sub={_quoted(user)}"
-            return settings | {"sasl.jaas.config": f"{module} required {login};"}
+            return settings | {"sasl.jaas.config": f"{module} required {self._login(user)};"}
         return settings | {
             "sasl.jaas.config": f"{module} required;",
             HANDLER: FILE_HANDLERS[0],

@@ -26,12 +26,12 @@ class HostedSurface:
         topics: Iterable[str] | Mapping[str, int] = (),
         data: str | PathLike[str] | None = None,
         port: int = 0,
-        security: str | None = None,
+        security: str | BrokerSecurity | None = None,
         users: Mapping[str, str] | None = None,
     ) -> None:
         self._host = HostedBroker(
             settings, topics=topics, data=data, port=port,
-            security=None if security is None else BrokerSecurity(security, users),
+            security=BrokerSecurity(security, users) if isinstance(security, str) else security,
         )  # fmt: skip
         self._helpers = Helpers(self._host)
         self._thread: LoopThread | None = None
