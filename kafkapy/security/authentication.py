@@ -15,7 +15,7 @@ Apache Kafka limits what a connection may cost before it has authenticated only 
 memory of all requests. Here a frame has at most ``FRAME_SIZE`` then, and there are ``TIME_LIMIT_MS`` (CVE-2022-34917).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from typing import Final, NamedTuple, Protocol
 
@@ -169,7 +169,7 @@ class Authentication:
     def _answer(self, token: bytes) -> bytes:
         exchange = self._exchange
         if len(token) > FRAME_SIZE:
-            raise AuthenticationFailedError(f"a token of {len(token)} bytes, at most {FRAME_SIZE} are allowed")
+            raise AuthenticationFailedError(f"a token of more than {FRAME_SIZE} bytes")
         if exchange is None:
             raise AuthenticationFailedError(f"Re-authentication is possible only with mechanism {self._mechanism}")
         try:
@@ -209,6 +209,10 @@ class Authentication:
             return longest_ms
         left_ms = max(credential_ends_ms - self._clock.now_ms(), _SHORTEST_SESSION_MS)
         return min(left_ms, longest_ms or _LONGEST_SESSION_MS)
+
+    def after_failure_delay(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` when the answer to a failed authentication has waited long enough."""
+        self._clock.call_later(self.settings.failure_delay_ms, callback)
 
     def end(self, reason: str) -> None:
         """End the connection after a failure, when the requests that were taken are answered."""

@@ -1,7 +1,9 @@
 """Listeners with SASL, frame by frame: what a client may send when, and how a connection ends."""
 
+import asyncio
 import logging
 import struct
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -66,7 +68,7 @@ def test_a_client_authenticates_with_plain(version: int, tmp_path: Path) -> None
 
 def test_tokens_without_a_header_follow_the_first_version_of_the_handshake(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with broker_with_sasl(tmp_path) as broker:
+        async with broker_with_sasl(tmp_path, **{"connection.failed.authentication.delay.ms": "100"}) as broker:
             client = await Client.connect(broker, 1)
             assert (await client.ask(SaslHandshakeRequest("PLAIN"), 0)).error_code == 0
             client.send(struct.pack(">i", len(PLAIN)) + PLAIN)
@@ -74,8 +76,10 @@ def test_tokens_without_a_header_follow_the_first_version_of_the_handshake(tmp_p
             assert (await client.ask(MetadataRequest([]), 9)).cluster_id
             refused = await Client.connect(broker, 1)
             await refused.ask(SaslHandshakeRequest("PLAIN"), 0)
+            start_s = time.monotonic()
             refused.send(struct.pack(">i", 4) + b"\0a\0b")
             assert await refused.is_closed()
+            assert time.monotonic() - start_s >= 0.09, "connection.failed.authentication.delay.ms"
 
     run(scenario())
 
@@ -260,7 +264,11 @@ def test_a_token_of_a_later_authentication_is_small_too(tmp_path: Path) -> None:
             clock.advance(2_000)
             assert (await client.ask(SaslHandshakeRequest("PLAIN"), 0)).error_code == 0
             client.send(struct.pack(">i", FRAME_SIZE + 1) + bytes(FRAME_SIZE + 1))
-            assert await client.is_closed()
+            closed = asyncio.ensure_future(client.is_closed())
+            while not closed.done():  # the delay of a failure begins when the token has arrived
+                clock.advance(1)
+                await asyncio.sleep(0.01)
+            assert closed.result()
 
     run(scenario())
 

@@ -34,13 +34,11 @@ def handle(
     try:
         answer = authentication.step(bytes(request.auth_bytes))
     except AuthenticationFailedError as error:
-        return _refuse_later(context, authentication, str(error))
+        return _refuse_later(authentication, str(error))
     return SaslAuthenticateResponse(auth_bytes=answer, session_lifetime_ms=authentication.session_lifetime_ms)
 
 
-def _refuse_later(
-    context: RequestContext, authentication: "Authentication", problem: str
-) -> Delayed[SaslAuthenticateResponse]:
+def _refuse_later(authentication: "Authentication", problem: str) -> Delayed[SaslAuthenticateResponse]:
     """Answer after the delay, so that a client with a wrong password does not try it all the time; then close."""
     refused: Delayed[SaslAuthenticateResponse] = Delayed()
 
@@ -49,5 +47,5 @@ def _refuse_later(
             refused.set_result(SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, problem))
 
     asyncio.get_running_loop().call_soon(authentication.end, problem)  # behind this response
-    context.services.clock.call_later(authentication.settings.failure_delay_ms, answer)
+    authentication.after_failure_delay(answer)
     return refused
