@@ -122,13 +122,20 @@ class ControllerView(Protocol):
         ...
 
 
-Charge = Callable[[int], None]
-"""Counts partitions that are about to be created or deleted; raises ThrottlingQuotaExceededError if they are too many
-for the client's quota."""
+class Budget:
+    """What a client may create and delete: everything, if no quota limits it."""
+
+    throttle_ms = 0
+    """How long the client has to wait afterwards, for the response."""
+
+    def charge(self, partitions: int) -> None:
+        """Count partitions that are about to be created or deleted.
+
+        Raises ThrottlingQuotaExceededError if they are too many for the client's quota.
+        """
 
 
-def free(_partitions: int) -> None:
-    """The charge of a client without a quota."""
+UNLIMITED: Final = Budget()
 
 
 class _Planned(NamedTuple):
@@ -164,12 +171,12 @@ class TopicAdmin:
         metadata.add_listener(self._image_changed)
 
     async def create_topics(
-        self, topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool = False, charge: Charge = free
+        self, topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool = False, budget: Budget = UNLIMITED
     ) -> list[TopicResult]:
         """Create the topics that can be created; one result per name."""
         results: dict[str, TopicResult] = {}
         created: list[str] = []
-        creation = self._create_topics(topics, results, created, charge, validate_only=validate_only)
+        creation = self._create_topics(topics, results, created, budget, validate_only=validate_only)
         try:
             await in_time(self._store, self._clock, timeout_ms, creation)
         except RequestTimedOutError as error:
@@ -182,7 +189,7 @@ class TopicAdmin:
         topics: Sequence[NewTopic],
         results: dict[str, TopicResult],
         created: list[str],
-        charge: Charge,
+        budget: Budget,
         *,
         validate_only: bool,
     ) -> None:
@@ -192,7 +199,7 @@ class TopicAdmin:
         with self._limit.admissions() as admissions, ExitStack() as unfinished:
             unfinished.callback(self._being_written.difference_update, created)
             written = None if validate_only else created
-            await self._check_and_create(topics, twice, results, admissions, written, charge)
+            await self._check_and_create(topics, twice, results, admissions, written, budget)
             unfinished.pop_all()
 
     async def _check_and_create(
@@ -202,7 +209,7 @@ class TopicAdmin:
         results: dict[str, TopicResult],
         admissions: Admissions,
         created: list[str] | None,
-        charge: Charge,
+        budget: Budget,
     ) -> None:
         """Write the topics that can be created, and add their names to ``created``; None only checks."""
         checked_replicas = 0
@@ -216,7 +223,7 @@ class TopicAdmin:
                     self._limit.check(self._metadata.image, checked_replicas + placement.replicas)
                     checked_replicas += placement.replicas
                 else:
-                    charge(placement.partitions)
+                    budget.charge(placement.partitions)
                     admissions.admit(self._metadata.image, topic.name, placement.partitions, placement.replicas)
             except BrokerError as error:
                 results[topic.name] = _refused(topic.name, error)
@@ -230,13 +237,15 @@ class TopicAdmin:
                 planned = []
         await self._create(planned, results, admissions)
 
-    async def delete_topics(self, names: Sequence[str], timeout_ms: int, charge: Charge = free) -> list[TopicResult]:
+    async def delete_topics(
+        self, names: Sequence[str], timeout_ms: int, budget: Budget = UNLIMITED
+    ) -> list[TopicResult]:
         """Request the controller to delete topics; one result per name."""
         results: dict[str, TopicResult] = {}
         wanted: list[str] = []
         async for name in OneByOne(names):
             if name not in results:
-                results[name] = TopicResult(name, self._why_not_deleted(name, charge))
+                results[name] = TopicResult(name, self._why_not_deleted(name, budget))
                 if results[name].error is None:
                     wanted.append(name)
         if not wanted:
@@ -261,11 +270,16 @@ class TopicAdmin:
         return list(results.values())
 
     async def create_partitions(
-        self, topics: Sequence[MorePartitions], timeout_ms: int, *, validate_only: bool = False, charge: Charge = free
+        self,
+        topics: Sequence[MorePartitions],
+        timeout_ms: int,
+        *,
+        validate_only: bool = False,
+        budget: Budget = UNLIMITED,
     ) -> list[TopicResult]:
         """Add partitions; one result per name."""
         results: dict[str, TopicResult] = {}
-        addition = self._add_partitions(topics, results, charge, validate_only=validate_only)
+        addition = self._add_partitions(topics, results, budget, validate_only=validate_only)
         try:
             added = await in_time(self._store, self._clock, timeout_ms, addition)
         except RequestTimedOutError as error:
@@ -277,7 +291,7 @@ class TopicAdmin:
         self,
         topics: Sequence[MorePartitions],
         results: dict[str, TopicResult],
-        charge: Charge,
+        budget: Budget,
         *,
         validate_only: bool,
     ) -> list[str]:
@@ -300,7 +314,7 @@ class TopicAdmin:
                 together = wanted[start : start + TOGETHER]
                 while together:
                     together, checked_replicas = await self._extend(
-                        together, results, checked_replicas, None if validate_only else admissions, charge
+                        together, results, checked_replicas, None if validate_only else admissions, budget
                     )
         return [topic.name for topic in wanted if results[topic.name].error is None and not validate_only]
 
@@ -524,7 +538,7 @@ class TopicAdmin:
                 await removed
                 timer.cancel()
 
-    def _why_not_deleted(self, name: str, charge: Charge) -> BrokerError | None:
+    def _why_not_deleted(self, name: str, budget: Budget) -> BrokerError | None:
         if not self._controller.is_active:
             return NotControllerError()
         if not self._config.flag("delete.topic.enable"):
@@ -532,7 +546,7 @@ class TopicAdmin:
         if name not in self._metadata.image.topics:
             return UnknownTopicOrPartitionError()
         try:
-            charge(len(self._metadata.image.topics[name].partitions))
+            budget.charge(len(self._metadata.image.topics[name].partitions))
         except ThrottlingQuotaExceededError as error:
             return error.with_traceback(None)
         return None
@@ -543,7 +557,7 @@ class TopicAdmin:
         results: dict[str, TopicResult],
         checked_replicas: int,
         admissions: Admissions | None,
-        charge: Charge,
+        budget: Budget,
     ) -> tuple[list[MorePartitions], int]:
         """Write the assignments of topics with more partitions; without ``admissions`` only check them.
 
@@ -559,7 +573,7 @@ class TopicAdmin:
                     self._limit.check(self._metadata.image, checked_replicas + placement.replicas)
                     checked_replicas += placement.replicas
                     continue
-                charge(topic.total - placement.first_partition)
+                budget.charge(topic.total - placement.first_partition)
                 admissions.admit(self._metadata.image, topic.name, topic.total, placement.replicas)
             except BrokerError as error:
                 results[topic.name] = _refused(topic.name, error)

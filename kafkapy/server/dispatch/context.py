@@ -13,7 +13,7 @@ from kafkapy.network.session import Session
 
 if TYPE_CHECKING:
     from kafkapy.controller.controller import Controller
-    from kafkapy.controller.topics import TopicAdmin
+    from kafkapy.controller.topics import Budget, TopicAdmin
     from kafkapy.coordinator.group.coordinator import GroupCoordinator
     from kafkapy.coordinator.transaction.coordinator import TransactionCoordinator
     from kafkapy.coordinator.transaction.marker_writer import MarkerWriter
@@ -95,6 +95,20 @@ class RequestContext:
         """Return what the client may do; None if that is everything: no authorizer is set, or it is the broker."""
         access = self.services.access
         return None if access is None else access.rights(self)
+
+    def budget(self, strict_from: int) -> "Budget":
+        """Return what limits the partitions that this request creates or deletes.
+
+        From the version ``strict_from`` on clients know THROTTLING_QUOTA_EXCEEDED.
+        """
+        quotas = self.services.quotas
+        if quotas is None:
+            from kafkapy.controller.topics import UNLIMITED
+
+            return UNLIMITED
+        from kafkapy.server.dispatch.throttling import MutationBudget
+
+        return MutationBudget(self, quotas, strict_from)
 
     def log_refusal(self, subject: str, error: BrokerError) -> None:
         """Log which part of the request is refused and why; the response has the error's code.

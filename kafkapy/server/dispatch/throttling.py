@@ -11,6 +11,9 @@ from copy import copy
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
+from kafkapy import kafka_texts
+from kafkapy.controller.topics import Budget
+from kafkapy.metadata.errors import ThrottlingQuotaExceededError
 from kafkapy.metadata.znodes import tree_name
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.messages.fetch import FetchRequest
@@ -94,3 +97,27 @@ def _with_time(response: "Message", throttle_ms: int) -> "Message":
     if hasattr(changed, "throttle_time_ms"):
         setattr(changed, "throttle_time_ms", throttle_ms)  # noqa: B010  # most classes have it, Message has not
     return changed
+
+
+class MutationBudget(Budget):
+    """Counts the partitions that one request creates or deletes (KIP-599).
+
+    From the version ``strict_from`` on, a change is refused while the quota is used up. Older clients do not know that
+    error: their changes are made, and they have to wait afterwards.
+    """
+
+    def __init__(self, context: "RequestContext", quotas: "ClientQuotas", strict_from: int) -> None:
+        self._quota = None if context.session.is_local else quotas.mutations(*client_names(context))
+        self._is_strict = context.header.api_version >= strict_from
+
+    def charge(self, partitions: int) -> None:
+        """See ``Budget.charge``."""
+        quota = self._quota
+        if quota is None:
+            return
+        if self._is_strict and (throttle_ms := quota.throttle_ms):
+            self.throttle_ms = throttle_ms
+            raise ThrottlingQuotaExceededError(kafka_texts.THROTTLING_QUOTA_EXCEEDED)
+        quota.take(partitions)
+        if not self._is_strict:
+            self.throttle_ms = quota.throttle_ms

@@ -16,7 +16,6 @@ from kafkapy.protocol.messages.create_partitions import (
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
-from kafkapy.server.handlers.shared.mutation_quota import Mutations
 from kafkapy.turns import OneByOne
 
 if TYPE_CHECKING:
@@ -34,11 +33,11 @@ async def handle(context: "RequestContext", request: CreatePartitionsRequest) ->
     async for topic in OneByOne(request.topics):
         assigned = None if topic.assignments is None else [each.broker_ids for each in topic.assignments]
         topics.append(MorePartitions(topic.name, topic.count, assigned))
-    mutations = Mutations(context, FIRST_STRICT_VERSION)
+    budget = context.budget(FIRST_STRICT_VERSION)
     results = await services.topic_admin.create_partitions(
-        topics, request.timeout_ms, validate_only=request.validate_only, charge=mutations.charge
+        topics, request.timeout_ms, validate_only=request.validate_only, budget=budget
     )
-    response = CreatePartitionsResponse(mutations.throttle_ms, results=[])
+    response = CreatePartitionsResponse(budget.throttle_ms, results=[])
     async for result in OneByOne(results):
         code = 0 if result.error is None else result.error.error_code
         text = str(result.error or "") or None

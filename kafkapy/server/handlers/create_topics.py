@@ -22,7 +22,6 @@ from kafkapy.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from kafkapy.server.handlers.shared.mutation_quota import Mutations
 from kafkapy.turns import OneByOne
 
 if TYPE_CHECKING:
@@ -38,9 +37,9 @@ async def handle(context: "RequestContext", request: CreateTopicsRequest) -> Cre
     """Pass the topics to ``TopicAdmin`` and translate its results."""
     services = context.services
     topics = [await _new_topic(topic) async for topic in OneByOne(request.topics)]
-    mutations = Mutations(context, FIRST_STRICT_VERSION)
+    budget = context.budget(FIRST_STRICT_VERSION)
     results = await services.topic_admin.create_topics(
-        topics, request.timeout_ms, validate_only=request.validate_only, charge=mutations.charge
+        topics, request.timeout_ms, validate_only=request.validate_only, budget=budget
     )
     answers = {}
     async for result in OneByOne(results):
@@ -49,7 +48,7 @@ async def handle(context: "RequestContext", request: CreateTopicsRequest) -> Cre
             context.log_refusal(f"the creation of topic {result.name!r}", result.error)
             if isinstance(result.error, PolicyViolationError):
                 services.metrics.topics_refused_by_replica_limit += 1
-    return CreateTopicsResponse(mutations.throttle_ms, topics=[answers[topic.name] for topic in topics])
+    return CreateTopicsResponse(budget.throttle_ms, topics=[answers[topic.name] for topic in topics])
 
 
 async def _new_topic(topic: CreatableTopic) -> NewTopic:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 from kafkapy.controller.topics import TopicResult
 from kafkapy.metadata.errors import InvalidRequestError, TopicDeletionDisabledError
 from kafkapy.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
-from kafkapy.server.handlers.shared.mutation_quota import Mutations
 from kafkapy.turns import OneByOne
 
 if TYPE_CHECKING:
@@ -24,13 +23,13 @@ FIRST_STRICT_VERSION: Final = 5
 async def handle(context: "RequestContext", request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     """Pass the names to ``TopicAdmin`` and translate its results."""
     names = list(dict.fromkeys(request.topic_names))
-    mutations = Mutations(context, FIRST_STRICT_VERSION)
-    results = await context.services.topic_admin.delete_topics(names, request.timeout_ms, mutations.charge)
+    budget = context.budget(FIRST_STRICT_VERSION)
+    results = await context.services.topic_admin.delete_topics(names, request.timeout_ms, budget=budget)
     version = context.header.api_version
     answers = {}
     async for result in OneByOne(results):
         answers[result.name] = _answer(result, version)
-    return DeleteTopicsResponse(mutations.throttle_ms, responses=[answers[name] for name in request.topic_names])
+    return DeleteTopicsResponse(budget.throttle_ms, responses=[answers[name] for name in request.topic_names])
 
 
 def _answer(result: TopicResult, version: int) -> DeletableTopicResult:

@@ -247,7 +247,6 @@ class BrokerServer:
             large_requests=asyncio.Semaphore(LARGE_AT_ONCE),
             access=await self._access_control(node, store, metrics),
         )
-        apply_quotas(services)
         self._bind(metrics, services.memory)
         requests.serve(services, Session.local(self.listeners[0].name))
         for coordinator in (groups, transactions):
@@ -540,6 +539,7 @@ class BrokerServer:
         return FrameBudget(self._hooks.connection_clock or self.clock, limit if limit > 0 else DEFAULT_LIMIT)
 
     def _bind(self, metrics: Metrics, response_budget: FrameBudget) -> None:
+        apply_quotas(self.services)
         config = self.config
         clock = self._hooks.connection_clock or self.clock
         rates = ConnectionRates(config, inter_broker_listener(config) if len(config.listeners) > 1 else None)
