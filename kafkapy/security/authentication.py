@@ -74,6 +74,7 @@ class Authentication:
     __slots__ = (
         "settings",
         "state",
+        "is_by_token",
         "_clock",
         "_connection",
         "_deadline",
@@ -81,6 +82,7 @@ class Authentication:
         "_exchange",
         "_user",
         "_begun_ms",
+        "_lifetime_ms",
         "_expires_s",
         "_failure",
     )
@@ -88,6 +90,8 @@ class Authentication:
     def __init__(self, settings: SaslSettings, clock: Clock, connection: AuthenticatedConnection) -> None:
         self.settings = settings
         self.state = State.UNKNOWN
+        self.is_by_token = False
+        """Whether the client has logged in with a delegation token."""
         self._clock = clock
         self._connection: AuthenticatedConnection | None = connection
         self._deadline: TimerHandle | None = clock.call_later(TIME_LIMIT_MS, self._too_late)
@@ -95,6 +99,7 @@ class Authentication:
         self._exchange: SaslExchange | None = None
         self._user: str | None = None
         self._begun_ms = 0.0
+        self._lifetime_ms = 0
         self._expires_s: float | None = None
         self._failure = "the authentication has failed"
 
@@ -174,27 +179,35 @@ class Authentication:
                 f"Authentication failed during {kind} due to invalid credentials with SASL mechanism {self._mechanism}"
             ) from error
         if exchange.user is not None:
-            self._complete(exchange.user)
+            self._complete(exchange, exchange.user)
         return answer
 
-    def _complete(self, user: str) -> None:
+    def _complete(self, exchange: SaslExchange, user: str) -> None:
         if self._user not in (None, user):
             raise AuthenticationFailedError(
                 f"Cannot change principals during re-authentication from {USER}.{self._user}: {USER}.{user}"
             )
         self._exchange = None
         self._user = user
+        self.is_by_token = exchange.is_by_token
         self.state = State.COMPLETE
         self._forget_deadline()
-        if self.session_lifetime_ms:
-            self._expires_s = self._now_s() + self.session_lifetime_ms / 1000
+        self._lifetime_ms = self._lifetime_of(exchange)
+        self._expires_s = self._now_s() + self._lifetime_ms / 1000 if self._lifetime_ms else None
         if self._connection is not None:
             self._connection.authenticated(f"{USER}:{user}")
+
+    def _lifetime_of(self, exchange: SaslExchange) -> int:
+        """As in 2.7.2, a credential that expires ends a session only if sessions have a longest time at all."""
+        lifetime_ms = self.settings.max_session_ms.get(self._mechanism, 0)
+        if lifetime_ms and exchange.expiry_ms is not None:
+            return max(min(lifetime_ms, exchange.expiry_ms - self._clock.now_ms()), 1)
+        return lifetime_ms
 
     @property
     def session_lifetime_ms(self) -> int:
         """How long the client may go on before it authenticates again; 0: for ever."""
-        return self.settings.max_session_ms.get(self._mechanism, 0) if self.state is State.COMPLETE else 0
+        return self._lifetime_ms if self.state is State.COMPLETE else 0
 
     def end(self, reason: str) -> None:
         """End the connection after a failure, when the requests that were taken are answered."""

@@ -13,6 +13,10 @@ class SaslExchange(ABC):
 
     user: str | None = None
     """The name of the client that has proved who it is; None before."""
+    expiry_ms: int | None = None
+    """When what the client has proved it by expires, in milliseconds since 1970; None: never."""
+    is_by_token: bool = False
+    """Whether the client has logged in with a delegation token of ``user``."""
 
     @abstractmethod
     def step(self, token: bytes) -> bytes:
