@@ -494,6 +494,11 @@ DEFAULT_ENTITY: Final = "<default>"
 """The name of the node that configures every broker (or client id, or user) that has no value of its own."""
 
 
+def sanitized(name: str) -> str:
+    """A user's name or a principal as Kafka writes it in the tree: encoded as in an address of the web."""
+    return quote(name, safe="").replace("~", "%7E")
+
+
 class ConfigEntity(NamedTuple):
     """The owner of a configuration: ``kind`` is topics, brokers, clients or users; ``name`` as in the tree."""
 
@@ -507,8 +512,8 @@ class ConfigEntity(NamedTuple):
 
     @classmethod
     def user(cls, name: str) -> "ConfigEntity":
-        """The SCRAM credentials and quotas of a user, whose name is encoded as in an address of the web."""
-        return cls("users", quote(name, safe="").replace("~", "%7E"))
+        """The SCRAM credentials and quotas of a user, whose name is ``sanitized``."""
+        return cls("users", sanitized(name))
 
     @classmethod
     def broker(cls, broker_id: int | None) -> "ConfigEntity":
