@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kafkapy.coordinator.transaction.coordinator import TransactionCoordinator
     from kafkapy.coordinator.transaction.marker_writer import MarkerWriter
     from kafkapy.metadata.configs import ConfigAdmin
+    from kafkapy.metadata.delegation_tokens import TokenStore
     from kafkapy.metadata.image import MetadataCache
     from kafkapy.metadata.producer_ids import ProducerIds
     from kafkapy.metadata.store import MetadataStore
@@ -72,6 +73,8 @@ class Services:
     """Limits how many large requests of all listeners are decoded and handled at a time."""
     access: "AccessControl | None" = None
     """None without ``authorizer.class.name``: every client may do everything."""
+    tokens: "TokenStore | None" = None
+    """The delegation tokens; None without ``delegation.token.master.key``."""
 
 
 class RequestContext:
