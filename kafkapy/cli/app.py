@@ -21,6 +21,7 @@ _GROUPS: Final = {
     "groups": "Show consumer groups, delete them, and change their offsets.",
     "transactions": "Show transactional ids, and abort open transactions.",
     "users": "Show, store and remove the SCRAM credentials of users.",
+    "tokens": "Create, renew, expire and show delegation tokens.",
     "certificates": "Make certificates for tests and small installations.",
     "acls": "Show, add and remove access control lists.",
     "configs": "Show and change the configuration of topics and brokers.",

@@ -10,7 +10,7 @@ Kafka's becomes negative, so that a token with such a time has expired at once.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import ClassVar, Final, NamedTuple
 from urllib.parse import unquote_plus
 from uuid import uuid4
@@ -210,7 +210,7 @@ class TokenStore:
         """Read everything again: notes may have been deleted while there was no session."""
         if self._loading is not None:
             self._loading.cancel()
-        self._loading = asyncio.create_task(self._logging_failures(self._load()), name="load-delegation-tokens")
+        self._loading = asyncio.create_task(self._logging_failures(self._load), name="load-delegation-tokens")
         self._notes.read()
 
     async def create(self, owner: str, renewers: Sequence[str], max_lifetime_ms: int) -> DelegationToken:
@@ -301,7 +301,7 @@ class TokenStore:
     def remove_expired(self) -> None:
         """Remove the tokens that have expired, in a task; the controller calls this again and again."""
         if self._removing is None or self._removing.done():
-            work = self._logging_failures(self._remove_expired())
+            work = self._logging_failures(self._remove_expired)
             self._removing = asyncio.create_task(work, name="remove-expired-delegation-tokens")
 
     async def _remove_expired(self) -> None:
@@ -348,9 +348,9 @@ class TokenStore:
             await self._read(some)
 
     @staticmethod
-    async def _logging_failures(work: Coroutine[None, None, None]) -> None:
+    async def _logging_failures(work: Callable[[], Awaitable[None]]) -> None:
         try:
-            await work
+            await work()
         except SessionEndedError:
             logger.debug("Delegation tokens are not read: the session has ended")
         except StoreError as error:
