@@ -10,7 +10,7 @@ from harness.java_programs import QUIET
 SCALA_TOOLS = {
     "2": {
         "kafka.admin": "TopicCommand ConfigCommand ConsumerGroupCommand DeleteRecordsCommand LogDirsCommand "
-        "BrokerApiVersionsCommand ReassignPartitionsCommand LeaderElectionCommand",
+        "BrokerApiVersionsCommand ReassignPartitionsCommand LeaderElectionCommand DelegationTokenCommand",
         "kafka.tools": "ConsumerPerformance GetOffsetShell DumpLogSegments ConsoleConsumer ConsoleProducer",
         "org.apache.zookeeper": "ZooKeeperMainWithTlsSupportForKafka",
     },

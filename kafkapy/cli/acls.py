@@ -29,7 +29,8 @@ _OPERATIONS: Final[dict[str, AclOperation]] = {_name(each): each for each in Acl
 _NONE: Final[list[str]] = []
 
 RESOURCE_HELP: Final = (
-    "topic:NAME, group:ID, transactional-id:ID or cluster; NAME* is a prefix, and * alone every name."
+    "topic:NAME, group:ID, transactional-id:ID, delegation-token:ID or cluster; "
+    "NAME* is a prefix, and * alone every name."
 )
 Resources = Annotated[list[str], typer.Argument(metavar="RESOURCE...", help=RESOURCE_HELP)]
 Principal = Annotated[str | None, typer.Option("--principal", "-p", help="Only those of a principal: User:NAME.")]

@@ -22,6 +22,7 @@ _GROUPS: Final = {
     "transactions": "Show transactional ids, and abort open transactions.",
     "users": "Show, store and remove the SCRAM credentials of users.",
     "quotas": "Show, set and remove limits of what users and client ids take.",
+    "tokens": "Create, renew, expire and show delegation tokens.",
     "certificates": "Make certificates for tests and small installations.",
     "acls": "Show, add and remove access control lists.",
     "configs": "Show and change the configuration of topics and brokers.",

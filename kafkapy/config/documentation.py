@@ -309,6 +309,8 @@ UNUSED: Final = frozenset({
     "ssl.truststore.password", "ssl.truststore.certificates",
     "sasl.enabled.mechanisms", "sasl.jaas.config", "sasl.mechanism.inter.broker.protocol",
     "sasl.server.callback.handler.class", "sasl.login.callback.handler.class", *OAUTH_DOCUMENTATION,
+    "delegation.token.master.key", "delegation.token.max.lifetime.ms", "delegation.token.expiry.time.ms",
+    "delegation.token.expiry.check.interval.ms",
 })  # fmt: skip
 """Keys that kafkapy reads and checks without any effect: the part of Kafka that they configure is not built."""
 

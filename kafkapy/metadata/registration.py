@@ -79,12 +79,17 @@ async def _read_cluster_id(store: MetadataStore) -> str:
     return decoded(ClusterIdZNode.PATH, node.data, ClusterIdZNode.decode)
 
 
+def base64_id(data: bytes) -> str:
+    """An id as Kafka writes it: base64url without padding."""
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
 async def cluster_id(store: MetadataStore, random_bytes: Callable[[int], bytes]) -> str:
     """The cluster's id; the first broker makes it: 22 characters that do not begin with a dash."""
     try:
         return await _read_cluster_id(store)
     except NoNodeError:
-        made = base64.urlsafe_b64encode(random_bytes(CLUSTER_ID_BYTES)).decode().rstrip("=")
+        made = base64_id(random_bytes(CLUSTER_ID_BYTES))
         await ensure_path(
             store, ClusterIdZNode.PATH, ClusterIdZNode.encode(made.replace("-", "A", 1) if made[0] == "-" else made)
         )

@@ -78,6 +78,7 @@ class Authentication:
     __slots__ = (
         "settings",
         "state",
+        "is_by_token",
         "_clock",
         "_connection",
         "_deadline",
@@ -93,6 +94,8 @@ class Authentication:
     def __init__(self, settings: SaslSettings, clock: Clock, connection: AuthenticatedConnection) -> None:
         self.settings = settings
         self.state = State.UNKNOWN
+        self.is_by_token = False
+        """Whether the client has logged in with a delegation token."""
         self._clock = clock
         self._connection: AuthenticatedConnection | None = connection
         self._deadline: TimerHandle | None = clock.call_later(TIME_LIMIT_MS, self._too_late)
@@ -180,19 +183,20 @@ class Authentication:
                 f"Authentication failed during {kind} due to invalid credentials with SASL mechanism {self._mechanism}"
             ) from error
         if exchange.user is not None:
-            self._complete(exchange.user, exchange.expires_ms)
+            self._complete(exchange, exchange.user)
         return answer
 
-    def _complete(self, user: str, credential_ends_ms: int | None) -> None:
+    def _complete(self, exchange: SaslExchange, user: str) -> None:
         if self._user not in (None, user):
             raise AuthenticationFailedError(
                 f"Cannot change principals during re-authentication from {USER}.{self._user}: {USER}.{user}"
             )
         self._exchange = None
         self._user = user
+        self.is_by_token = exchange.is_by_token
         self.state = State.COMPLETE
         self._forget_deadline()
-        self._session_ms = self._lifetime_ms(credential_ends_ms)
+        self._session_ms = self._lifetime_ms(exchange.expires_ms)
         self._expires_s = self._now_s() + self._session_ms / 1000 if self._session_ms else None
         if self._connection is not None:
             self._connection.authenticated(f"{USER}:{user}")

@@ -66,7 +66,8 @@ def client_tokens(mechanism: str, options: Mapping[str, str], key: str) -> Token
     user, password = options["username"], options["password"]
     if mechanism == plain.NAME:
         return lambda: plain.plain_client(user, password)
-    return lambda: scram.scram_client(mechanism, user, password)
+    is_by_token = options.get(scram.TOKEN_AUTH, "").lower() == "true"
+    return lambda: scram.scram_client(mechanism, user, password, is_by_token=is_by_token)
 
 
 def _oauth_tokens(values: Mapping[str, str], options: Mapping[str, str], clock: Clock) -> Tokens:

@@ -15,6 +15,8 @@ class SaslExchange(ABC):
     """The name of the client that has proved who it is; None before."""
     expires_ms: int | None = None
     """When what the client has proved it with ends, milliseconds since the epoch; None: never."""
+    is_by_token: bool = False
+    """Whether the client has logged in with a delegation token of ``user``."""
 
     @abstractmethod
     def step(self, token: bytes) -> bytes:

@@ -1,6 +1,6 @@
 """SASL/SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, KIP-84): neither side sends or stores the password.
 
-    client → n,,n=USER,r=CLIENT-NONCE
+    client → n,,n=USER,r=CLIENT-NONCE                      (,tokenauth=true: USER is the id of a delegation token)
     server → r=CLIENT-NONCE SERVER-NONCE,s=SALT,i=ITERATIONS
     client → c=biws,r=CLIENT-NONCE SERVER-NONCE,p=PROOF
     server → v=SIGNATURE
@@ -27,10 +27,12 @@ FEWEST_ITERATIONS: Final = 4096
 MOST_ITERATIONS: Final = 16384
 _NONCE_SIZE: Final = 24
 _NAME: Final = r"(?:[^,=\0]|=2C|=3D)+"
-_CLIENT_FIRST: Final = re.compile(rf"(n,(?:a=({_NAME}))?,)((?:m=[^,]*,)?n=({_NAME}),r=([!-+\--~]+)(?:,.*)?)", re.DOTALL)
+_CLIENT_FIRST: Final = re.compile(rf"(n,(?:a=({_NAME}))?,)((?:m=[^,]*,)?n=({_NAME}),r=([!-+\--~]+)(,.*)?)", re.DOTALL)
 _CLIENT_FINAL: Final = re.compile(r"(c=([A-Za-z0-9+/=]+),r=([!-+\--~]+)(?:,.*)?),p=([A-Za-z0-9+/=]+)", re.DOTALL)
 _SERVER_FIRST: Final = re.compile(r"r=([!-+\--~]+),s=([A-Za-z0-9+/=]+),i=([1-9]\d{0,8})(?:,.*)?", re.DOTALL)
 _PART: Final = re.compile(r"(\w+)=([^,]*)")
+TOKEN_AUTH: Final = "tokenauth"  # noqa: S105  # the name of an extension
+"""The extension of the client's first message that says whether it logs in with a delegation token."""
 
 
 class ScramCredential(NamedTuple):
@@ -77,6 +79,19 @@ CredentialOf = Callable[[str, str], ScramCredential | None]
 """Returns the credential of (mechanism, user), None if the user has none."""
 
 
+class TokenLogin(NamedTuple):
+    """What a login with a delegation token needs."""
+
+    owner: str
+    """The name of the user that the client becomes."""
+    credential: ScramCredential
+    expiry_ms: int
+
+
+TokenLoginOf = Callable[[str, str], TokenLogin | None]
+"""Returns the login of (mechanism, token id), None if it is no token that can be used."""
+
+
 def salted_password(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
     """Return the key that is derived from a password: PBKDF2 with the mechanism's hash function."""
     return hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
@@ -97,10 +112,18 @@ def _new_nonce() -> str:
 class ScramServer(SaslExchange):
     """One authentication with SCRAM."""
 
-    def __init__(self, mechanism: str, credential_of: CredentialOf, new_nonce: Callable[[], str] = _new_nonce) -> None:
+    def __init__(
+        self,
+        mechanism: str,
+        credential_of: CredentialOf,
+        new_nonce: Callable[[], str] = _new_nonce,
+        token_login_of: TokenLoginOf | None = None,
+    ) -> None:
         self._mechanism = mechanism
         self._credential_of = credential_of
         self._new_nonce = new_nonce
+        self._token_login_of = token_login_of
+        """None if there are no delegation tokens."""
         self._begun: tuple[str, ScramCredential, str, str, str] | None = None
         """The user, its credential, the header, the nonce, and the first two messages."""
 
@@ -118,21 +141,34 @@ class ScramServer(SaslExchange):
         match = _CLIENT_FIRST.fullmatch(message)
         if match is None:
             raise MalformedTokenError("this is no first message of SCRAM")
-        header, authorization_id, bare, name, client_nonce = match.groups()
+        header, authorization_id, bare, name, client_nonce, extensions = match.groups()
         user = _unescaped(name)
         if authorization_id and _unescaped(authorization_id) != user:
             raise AuthenticationFailedError(
                 "Authentication failed: Client requested an authorization id that is different from username"
             )
-        credential = self._credential_of(self._mechanism, user)
-        if credential is None:
-            raise MalformedTokenError("the user has no credential")
+        if dict(_PART.findall(extensions or "")).get(TOKEN_AUTH, "").lower() == "true":
+            user, credential = self._of_token(user)
+        else:
+            found = self._credential_of(self._mechanism, user)
+            if found is None:
+                raise MalformedTokenError("the user has no credential")
+            credential = found
         if credential.iterations < FEWEST_ITERATIONS:
             raise MalformedTokenError("the credential has too few iterations")
         nonce = client_nonce + self._new_nonce()
         answer = f"r={nonce},s={b64encode(credential.salt).decode()},i={credential.iterations}"
         self._begun = user, credential, header, nonce, f"{bare},{answer}"
         return answer
+
+    def _of_token(self, token_id: str) -> tuple[str, ScramCredential]:
+        """Return the token's owner, who the client becomes, and the credential."""
+        login = None if self._token_login_of is None else self._token_login_of(self._mechanism, token_id)
+        if login is None:
+            raise MalformedTokenError("there is no such delegation token, or it has expired")
+        self.is_by_token = True
+        self.expires_ms = login.expiry_ms
+        return login.owner, login.credential
 
     def _final(self, message: str) -> str:
         assert self._begun is not None, "the first message comes first"
@@ -163,15 +199,21 @@ def _unescaped(name: str) -> str:
 
 
 def scram_client(
-    mechanism: str, user: str, password: str, new_nonce: Callable[[], str] = _new_nonce
+    mechanism: str,
+    user: str,
+    password: str,
+    new_nonce: Callable[[], str] = _new_nonce,
+    *,
+    is_by_token: bool = False,
 ) -> Generator[bytes, bytes, None]:
     """The client's side: yields its two messages, and is sent the server's answers.
 
+    ``is_by_token``: the user is the id of a delegation token, the password its HMAC in base64.
     Raises AuthenticationFailedError if the server does not know the password.
     """
     nonce = new_nonce()
     escaped = user.replace("=", "=3D").replace(",", "=2C")
-    bare = f"n={escaped},r={nonce}"
+    bare = f"n={escaped},r={nonce}" + (f",{TOKEN_AUTH}=true" if is_by_token else "")
     answer = (yield f"n,,{bare}".encode()).decode("ascii", "replace")
     match = _SERVER_FIRST.fullmatch(answer)
     if match is None or not match[1].startswith(nonce) or len(match[1]) == len(nonce):

@@ -133,7 +133,7 @@ def test_a_closed_output_pipe_causes_no_traceback(bootstrap: str) -> None:
 
 
 def test_completion_knows_the_commands() -> None:
-    environment = {"_KAFKAPY_COMPLETE": "complete_bash", "COMP_WORDS": "kafkapy to", "COMP_CWORD": "1", "PATH": "/bin"}
+    environment = {"_KAFKAPY_COMPLETE": "complete_bash", "COMP_WORDS": "kafkapy top", "COMP_CWORD": "1", "PATH": "/bin"}
     program = "import sys; sys.argv[0] = 'kafkapy'; from kafkapy.cli.main import main; sys.exit(main([]))"
     result = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=30, check=True

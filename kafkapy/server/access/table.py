@@ -54,7 +54,7 @@ RULES: Final[Mapping[int, Rule]] = {
     ApiKey.CREATE_DELEGATION_TOKEN: allowed,
     ApiKey.RENEW_DELEGATION_TOKEN: allowed,
     ApiKey.EXPIRE_DELEGATION_TOKEN: allowed,
-    ApiKey.DESCRIBE_DELEGATION_TOKEN: allowed,  # there are no tokens that could be hidden
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: allowed,  # its handler hides others' tokens
     ApiKey.DELETE_GROUPS: groups.delete_groups,
     ApiKey.ELECT_LEADERS: on_cluster(_ALTER, cluster.elect),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.incremental_alter,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kafkapy.coordinator.transaction.coordinator import TransactionCoordinator
     from kafkapy.coordinator.transaction.marker_writer import MarkerWriter
     from kafkapy.metadata.configs import ConfigAdmin
+    from kafkapy.metadata.delegation_tokens import TokenStore
     from kafkapy.metadata.image import MetadataCache
     from kafkapy.metadata.producer_ids import ProducerIds
     from kafkapy.metadata.store import MetadataStore
@@ -75,6 +76,8 @@ class Services:
     """None without ``authorizer.class.name``: every client may do everything."""
     quotas: "ClientQuotas | None" = None
     """None before the first quota: clients may take as much as they can."""
+    tokens: "TokenStore | None" = None
+    """The delegation tokens; None without ``delegation.token.master.key``."""
 
 
 class RequestContext:

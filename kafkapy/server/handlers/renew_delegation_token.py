@@ -1,16 +1,25 @@
-"""RenewDelegationToken v0-2: tokens are for authenticated clients; the answer is that of 2.7.2 to any other client.
+"""RenewDelegationToken v0-2: lets a token expire later, at most at the end of its lifetime (KIP-48).
 
-Errors: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED 64.
+Errors: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED 64, DELEGATION_TOKEN_AUTH_DISABLED 61, DELEGATION_TOKEN_NOT_FOUND 62,
+DELEGATION_TOKEN_OWNER_MISMATCH 63 (neither the owner nor a renewer), DELEGATION_TOKEN_EXPIRED 66, REQUEST_TIMED_OUT 7
+and others of the store.
 """
 
-from kafkapy.protocol.errors import ErrorCode
+from kafkapy.errors import BrokerError
 from kafkapy.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from kafkapy.server.dispatch.context import RequestContext
+from kafkapy.server.handlers.shared.delegation_tokens import tokens_or_error
 from kafkapy.types import NO_TIMESTAMP
 
 
-def handle(_context: RequestContext, _request: RenewDelegationTokenRequest) -> RenewDelegationTokenResponse:
-    """Refuse the request."""
-    return RenewDelegationTokenResponse(
-        error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=NO_TIMESTAMP
-    )
+async def handle(context: RequestContext, request: RenewDelegationTokenRequest) -> RenewDelegationTokenResponse:
+    """Renew the token with the HMAC."""
+    tokens = tokens_or_error(context)
+    if isinstance(tokens, int):
+        return RenewDelegationTokenResponse(tokens, NO_TIMESTAMP)
+    try:
+        expiry_ms = await tokens.renew(context.session.principal, bytes(request.hmac), request.renew_period_ms)
+    except BrokerError as error:
+        context.log_refusal("the renewal of a delegation token", error)
+        return RenewDelegationTokenResponse(error.error_code, NO_TIMESTAMP)
+    return RenewDelegationTokenResponse(0, expiry_ms)

@@ -66,7 +66,7 @@ from kafkapy.server.lifecycle.log_configs import LogConfigs
 from kafkapy.server.lifecycle.node import MetadataNode
 from kafkapy.server.lifecycle.quotas import apply_quotas
 from kafkapy.server.lifecycle.recovery_progress import RecoveryProgress
-from kafkapy.server.lifecycle.upkeep import Upkeep, keep_logs, keep_replicas, report_limits
+from kafkapy.server.lifecycle.upkeep import Upkeep, keep_logs, keep_replicas, keep_tokens, report_limits
 from kafkapy.storage.compaction.cleaner import LogCleaner
 from kafkapy.storage.data_directory import MetaProperties
 from kafkapy.storage.log.log import Storage
@@ -76,9 +76,11 @@ from kafkapy.turns import at_once_or_in_turns
 from kafkapy.types import NO_BROKER_ID
 
 if TYPE_CHECKING:
+    from kafkapy.metadata.delegation_tokens import TokenStore
     from kafkapy.network.peer_connection import AddressOf
     from kafkapy.replication.fetchers import ReplicaFetchers
     from kafkapy.replication.log_dir_moves import LogDirMoves
+    from kafkapy.security.delegation_tokens import TokenCache
     from kafkapy.server.access.control import AclAccessControl
     from kafkapy.server.lifecycle.listener_security import ListenerSecurity
 
@@ -137,6 +139,7 @@ class BrokerServer:
         """Set when every data directory has failed, so that the broker can't serve any more."""
         self._services: Services | None = None
         self._security: ListenerSecurity | None = None
+        self._tokens: TokenCache | None = None
         self._cleanup = AsyncExitStack()
         self._is_killed = False
         self._moves_leaderships = True
@@ -246,6 +249,7 @@ class BrokerServer:
             memory=self._frame_budget(),
             large_requests=asyncio.Semaphore(LARGE_AT_ONCE),
             access=await self._access_control(node, store, metrics),
+            tokens=await self._token_store(node, store),
         )
         self._bind(metrics, services.memory)
         requests.serve(services, Session.local(self.listeners[0].name))
@@ -254,7 +258,6 @@ class BrokerServer:
             self._cleanup.callback(coordinator.shutdown)
         await self._join(node)
         self._write_identity(logs, node.cluster_id)
-        self._cleanup.push_async_callback(failures.stop)
         self._serve(services, failures)
         if not self.config.embedded_store:
             await node.wait_for_metadata()
@@ -290,6 +293,31 @@ class BrokerServer:
         await acls.start()
         node.add_renewal_listener(acls.session_renewed)
         return AclAccessControl(acls, self.clock, metrics.audit_lines)
+
+    async def _token_store(self, node: MetadataNode, store: MetadataStore) -> "TokenStore | None":
+        """Return the delegation tokens; None if no master key is set."""
+        if self._tokens is None:
+            return None
+        from kafkapy.metadata.delegation_tokens import TokenLifetimes, TokenStore
+
+        lifetimes = TokenLifetimes(
+            self.config.integer("delegation.token.max.lifetime.ms"),
+            self.config.integer("delegation.token.expiry.time.ms"),
+        )
+        tokens = TokenStore(self.clock, store, self._tokens, lifetimes)
+        self._cleanup.push_async_callback(tokens.stop)
+        await tokens.start()
+        node.add_renewal_listener(tokens.session_renewed)
+        return tokens
+
+    def _token_cache(self) -> "TokenCache | None":
+        """Return the tokens by which clients may log in; None if no master key is set."""
+        master_key = self.config.text("delegation.token.master.key")
+        if not master_key:
+            return None
+        from kafkapy.security.delegation_tokens import TokenCache
+
+        return TokenCache(master_key, self.clock.now_ms)
 
     def _replica_manager(self, node: MetadataNode, logs: LogManager, configs: LogConfigs) -> ReplicaManager:
         replicas = ReplicaManager(
@@ -555,6 +583,7 @@ class BrokerServer:
     def _check_config(self) -> None:
         """Check what is not built, and read certificates and passwords of listeners; raises InvalidConfigError."""
         check_built(self.config)
+        self._tokens = self._token_cache()
         if all(endpoint.security_protocol == PLAINTEXT for endpoint in self.config.listeners):
             return
         from kafkapy.server.lifecycle.listener_security import ListenerSecurity, inter_broker_security
@@ -563,6 +592,7 @@ class BrokerServer:
             self.config,
             self.clock,
             lambda user: self.services.config_admin.cached_user_overrides(user),  # noqa: PLW0108  # not yet
+            None if self._tokens is None else self._tokens.login,
         )
         self._cleanup.callback(self._security.close)
         if self._is_in_cluster and self._inter_broker_protocol != PLAINTEXT:
@@ -584,6 +614,7 @@ class BrokerServer:
         ]
 
     def _serve(self, services: Services, failures: DirectoryFailures) -> None:
+        self._cleanup.push_async_callback(failures.stop)
         for budget in (self.listeners[0].budget, services.memory):
             budget.relieve = services.topic_admin.end_waits
         if self._hooks.interceptor is not None:
@@ -595,6 +626,7 @@ class BrokerServer:
         keep_logs(upkeep, services.log_manager, self.config)
         keep_replicas(upkeep, services.replica_manager, self.config)
         upkeep.every(REFUSED_RETRY_MS, "refused replicas", failures.ask_for_refused)
+        keep_tokens(upkeep, services)
         report_limits(upkeep, services)
         self._cleanup.callback(upkeep.stop)
         if self.config.flag("log.cleaner.enable") and self.config.integer("log.cleaner.threads"):

@@ -23,7 +23,7 @@ from kafkapy.security.errors import AuthenticationFailedError, InvalidSecurityEr
 from kafkapy.security.jaas import parse_jaas
 from kafkapy.security.mechanisms import Mechanism
 from kafkapy.security.principals import PrincipalRules
-from kafkapy.security.scram import ScramCredential, ScramServer
+from kafkapy.security.scram import ScramCredential, ScramServer, TokenLoginOf
 from kafkapy.security.settings import ClientSecurity
 from kafkapy.security.tls import server_context
 
@@ -83,13 +83,21 @@ def _own_text(config: BrokerConfig, name: str) -> str | None:
 class ListenerSecurity:
     """The security of all listeners that are not PLAINTEXT; TLS contexts are replaced when their stores' keys change.
 
-    ``user_overrides`` returns what the metadata has of a user: SCRAM credentials. Raises InvalidConfigError.
+    ``user_overrides`` returns what the metadata has of a user: SCRAM credentials. ``token_login_of`` is that of the
+    delegation tokens, None if there are none. Raises InvalidConfigError.
     """
 
-    def __init__(self, config: BrokerConfig, clock: Clock, user_overrides: Callable[[str], Mapping[str, str]]) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        user_overrides: Callable[[str], Mapping[str, str]],
+        token_login_of: TokenLoginOf | None = None,
+    ) -> None:
         self._config = config
         self._clock = clock
         self._user_overrides = user_overrides
+        self._token_login_of = token_login_of
         self._transports: dict[str, TlsTransport] = {}
         self._sasl: dict[str, SaslSettings] = {}
         self._issuer_keys: list[IssuerKeys] = []
@@ -173,7 +181,7 @@ class ListenerSecurity:
         return lambda: plain.PlainServer(users)
 
     def _scram(self, _listener: str, name: str) -> Mechanism:
-        return lambda: ScramServer(name, self._credential_of)
+        return lambda: ScramServer(name, self._credential_of, token_login_of=self._token_login_of)
 
     def _oauth(self, listener: str, name: str) -> Mechanism:
         from kafkapy.security.oauth.exchange import OAuthServer

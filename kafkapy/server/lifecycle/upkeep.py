@@ -102,6 +102,20 @@ def keep_replicas(upkeep: Upkeep, replicas: ReplicaManager, config: BrokerConfig
     upkeep.every(interval_ms, "in-sync replicas", replicas.shrink_in_sync_sets)
 
 
+def keep_tokens(upkeep: Upkeep, services: Services) -> None:
+    """Remove expired delegation tokens, as the controller."""
+    tokens = services.tokens
+    if tokens is None:
+        return
+
+    def remove_expired() -> None:
+        if services.controller.is_active:
+            tokens.remove_expired()
+
+    key = "delegation.token.expiry.check.interval.ms"
+    upkeep.every(services.config.integer(key), key, remove_expired)
+
+
 class LimitReport:
     """Logs how often each limit was reached since the last call: one line for each limit."""
 
