@@ -5,7 +5,6 @@ from contextlib import contextmanager
 
 from compat_tests.brokers.own_broker import own_broker
 from harness.process import HOST, Broker, ChildProcess, free_port
-from harness.real_kafka import RealKafka
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.users import MECHANISMS, set_password
 from kafkapy.testing.hosting.security import KINDS as ALL_KINDS
@@ -32,7 +31,7 @@ class SecuredBroker:
             "listeners": ",".join(listeners),
             "listener.security.protocol.map": ",".join(["PLAINTEXT:PLAINTEXT", *protocols]),
             "inter.broker.listener.name": "PLAINTEXT",
-            _token_key(self.process): "the-master-key",
+            "delegation.token.master.key": "the-master-key",
         }
         for kind, security in self.security.items():
             for key, value in security.broker_settings().items():
@@ -49,12 +48,6 @@ class SecuredBroker:
     def client_settings(self, kind: str, client: str, user: str = "alice") -> dict[str, object]:
         """See ``BrokerSecurity.client_settings``."""
         return self.security[kind].client_settings(client, self.addresses[kind], user)
-
-
-def _token_key(process: ChildProcess) -> str:
-    """The key of delegation tokens, which has another name in KRaft."""
-    in_kraft = isinstance(process, RealKafka) and not process.has_zookeeper
-    return "delegation.token.secret.key" if in_kraft else "delegation.token.master.key"
 
 
 def _name(kind: str) -> str:

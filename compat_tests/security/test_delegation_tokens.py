@@ -16,6 +16,10 @@ from compat_tests.security.secured import SecuredBroker
 from harness.process import Broker
 from harness.real_kafka import write_properties
 from harness.wire import Wire
+from kafkapy.clients.cluster import ClusterClient
+from kafkapy.clients.delegation_tokens import create_token, describe_tokens
+from kafkapy.clients.errors import RequestFailedError
+from kafkapy.clock import SystemClock
 from kafkapy.protocol.messages.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
 from kafkapy.protocol.messages.describe_delegation_token import (
     DescribeDelegationTokenOwner,
@@ -23,6 +27,7 @@ from kafkapy.protocol.messages.describe_delegation_token import (
 )
 from kafkapy.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from kafkapy.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
+from kafkapy.security.client import client_security
 
 pytestmark = pytest.mark.together
 
@@ -192,6 +197,23 @@ def test_which_tokens_are_described(secured_broker: SecuredBroker) -> None:
                 one.expiry_timestamp_ms,
                 one.max_timestamp_ms,
             )
+
+
+def test_certificates_of_clients(secured_broker: SecuredBroker) -> None:
+    """A client without one can't make tokens; the token of one with a certificate is used where SCRAM is."""
+
+    def client(kind: str) -> ClusterClient:
+        settings = secured_broker.security[kind].java_properties(secured_broker.addresses[kind], "alice")
+        security = client_security(settings, SystemClock().now_ms())
+        return ClusterClient(settings["bootstrap.servers"], security=security)
+
+    with client("ssl") as anonymous, pytest.raises(RequestFailedError, match="REQUEST_NOT_ALLOWED"):
+        create_token(anonymous)
+    with client("mtls") as alice:
+        token = create_token(alice, ["User:CN=bob"])
+        assert (token.owner, describe_tokens(alice, ["User:CN=bob"])) == ("User:CN=alice", [token])
+    with Wire(secured_broker.addresses[KIND]) as wire:
+        assert log_in_by(wire, MECHANISM, token).error_code == 0
 
 
 def test_logins(secured_broker: SecuredBroker) -> None:

@@ -12,6 +12,8 @@ from harness.kafkapy_process import KafkapyProcess
 from harness.process import HOST, ChildProcess, free_port, wait_for
 from harness.real_kafka import RealKafka, ZooKeeper
 from harness.wire import Wire
+from kafkapy.protocol.constants import AclOperation, AclPatternType, AclPermissionType, AclResourceType
+from kafkapy.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from kafkapy.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
 from kafkapy.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from kafkapy.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
@@ -20,7 +22,7 @@ pytestmark = [pytest.mark.java, pytest.mark.together, pytest.mark.timeout(300)]
 
 MECHANISM: Final = "SCRAM-SHA-256"
 MODULES: Final = "org.apache.kafka.common.security"
-USERS: Final = {"alice": "alice-secret", "bob": "bob-secret"}
+USERS: Final = {"alice": "alice-secret", "bob": "bob-secret", "eve": "eve-secret"}
 PERIOD_MS: Final = 5_000_000
 
 
@@ -41,6 +43,8 @@ class Side:
             "sasl.enabled.mechanisms": f"PLAIN,{MECHANISM}",
             "listener.name.clients.plain.sasl.jaas.config": f"{MODULES}.plain.PlainLoginModule required{users};",
             "listener.name.clients.scram-sha-256.sasl.jaas.config": f"{MODULES}.scram.ScramLoginModule required;",
+            "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+            "super.users": "User:ANONYMOUS",
             "delegation.token.master.key": "the-master-key",
             "delegation.token.expiry.check.interval.ms": "1000",
         }
@@ -48,9 +52,9 @@ class Side:
     def user(self, name: str) -> Any:
         return logged_in(self.address, "PLAIN", name, USERS[name])
 
-    def tokens(self) -> dict[str, tuple[str, list[str], int, bytes]]:
-        """The tokens as this broker shows them: owner, renewers, expiry and HMAC by id."""
-        with self.user("alice") as wire:
+    def tokens(self, user: str = "alice") -> dict[str, tuple[str, list[str], int, bytes]]:
+        """The tokens that a user sees: owner, renewers, expiry and HMAC by id."""
+        with self.user(user) as wire:
             answer = wire.ask(DescribeDelegationTokenRequest(None), 2)
         return {
             each.token_id: (
@@ -96,6 +100,31 @@ def test_a_token_of_one_broker_holds_on_the_other(sides: dict[str, Side], maker:
         assert wait_for(lambda: token.token_id not in one.tokens(), 30)
         with Wire(one.address) as wire:
             assert log_in_by(wire, MECHANISM, token).error_code == 58
+
+
+@pytest.mark.parametrize("maker", ["Apache Kafka", "kafkapy"])
+def test_others_need_the_right_to_describe_a_token(sides: dict[str, Side], maker: str) -> None:
+    both = list(sides.values())
+    with sides[maker].user("alice") as alice:
+        one, two = created(alice, "bob").token_id, created(alice).token_id
+    assert wait_for(lambda: all({one, two} <= side.tokens().keys() for side in both), 30)
+    for side in both:
+        assert {one, two}.intersection(side.tokens("bob")) == {one}
+        assert {one, two}.isdisjoint(side.tokens("eve"))
+    creation = AclCreation(
+        resource_type=AclResourceType.DELEGATION_TOKEN,
+        resource_name=two,
+        resource_pattern_type=AclPatternType.LITERAL,
+        principal="User:eve",
+        host="*",
+        operation=AclOperation.DESCRIBE,
+        permission_type=AclPermissionType.ALLOW,
+    )
+    with Wire(sides[maker].process.bootstrap) as admin:
+        (result,) = admin.ask(CreateAclsRequest([creation]), 2).results
+    assert result.error_code == 0
+    assert wait_for(lambda: all(two in side.tokens("eve") for side in both), 30)
+    assert all(one not in side.tokens("eve") for side in both)
 
 
 def test_expired_tokens_of_both_are_removed(sides: dict[str, Side]) -> None:
