@@ -20,7 +20,10 @@ class SecuredBroker:
     def __init__(self, process: ChildProcess) -> None:
         self.process = process
         self.security = {kind: BrokerSecurity(kind) for kind in KINDS}
-        self.addresses = {kind: f"{HOST}:{free_port()}" for kind in KINDS}
+        ports: set[int] = set()
+        while len(ports) < len(KINDS):  # each drawn by itself: two may be the same
+            ports.add(free_port())
+        self.addresses = {kind: f"{HOST}:{port}" for kind, port in zip(KINDS, ports, strict=True)}
 
     def settings(self) -> dict[str, str]:
         """``server.properties``: each listener has the name of its kind, and keys of its own."""
