@@ -1,23 +1,19 @@
 """Random names, mapping rules and JAAS texts beside the classes of Apache Kafka 2.7.2."""
 
 import random
-import subprocess
-from base64 import b64decode, b64encode
-from pathlib import Path
 from typing import Final
 
 import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from harness.java_programs import MissingToolchainError, java_command
+from compat_tests.security.oracles import ask, word
 from kafkapy.security.errors import AuthenticationFailedError, InvalidSecurityError
 from kafkapy.security.jaas import parse_jaas
 from kafkapy.security.principals import PrincipalRules, subject_of
 
 pytestmark = pytest.mark.java
 
-ORACLE: Final = Path(__file__).parents[1] / "java" / "IdentityOracle.java"
 COUNT: Final = 3_000
 TYPES: Final = [
     NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME, NameOID.LOCALITY_NAME,
@@ -33,21 +29,6 @@ JAAS_PIECES: Final = [
 ]  # fmt: skip
 
 
-def _ask(lines: list[str]) -> list[str | None]:
-    try:
-        command = java_command("IdentityOracle", [ORACLE], "2.7.2")
-    except MissingToolchainError as missing:
-        pytest.skip(str(missing))
-    run = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True, timeout=60, check=True)
-    answers = run.stdout.split("\n")[: len(lines)]
-    assert len(answers) == len(lines)
-    return [None if answer == "-" else b64decode(answer).decode() for answer in answers]
-
-
-def _word(text: str | bytes) -> str:
-    return b64encode(text if isinstance(text, bytes) else text.encode()).decode()
-
-
 def test_subjects_are_written_as_java_writes_them() -> None:
     draw = random.Random(1)
     names = []
@@ -59,7 +40,7 @@ def test_subjects_are_written_as_java_writes_them() -> None:
             text = "".join(draw.choice("abc.019" if is_plain else CHARACTERS) for _ in range(draw.randrange(1, 12)))
             parts.append(x509.RelativeDistinguishedName([x509.NameAttribute(kind, text)]))
         names.append(x509.Name(parts))
-    theirs = _ask([f"subject {_word(name.public_bytes())}" for name in names])
+    theirs = ask("IdentityOracle", [f"subject {word(name.public_bytes())}" for name in names])
     assert [subject_of(name) for name in names] == theirs
 
 
@@ -80,7 +61,7 @@ def test_rules_map_as_in_apache_kafka() -> None:
         except (InvalidSecurityError, AuthenticationFailedError):
             return None
 
-    theirs = _ask([f"map {_word(rules)} {_word(subject)}" for rules, subject in cases])
+    theirs = ask("IdentityOracle", [f"map {word(rules)} {word(subject)}" for rules, subject in cases])
     different = [(case, mine(*case), other) for case, other in zip(cases, theirs, strict=True) if mine(*case) != other]
     assert different == []
     assert sum(each is not None for each in theirs) > COUNT / 2
@@ -105,7 +86,7 @@ def test_jaas_is_read_as_in_apache_kafka() -> None:
             return None
         return "".join([module.class_name, *(f"\t{name}\t{value}" for name, value in sorted(module.options.items()))])
 
-    theirs = _ask([f"jaas {_word(text)}" for text in texts])
+    theirs = ask("IdentityOracle", [f"jaas {word(text)}" for text in texts])
     different = [(text, mine(text), other) for text, other in zip(texts, theirs, strict=True) if mine(text) != other]
     assert different == []
     assert sum(each is not None for each in theirs) > COUNT / 10

@@ -1,13 +1,11 @@
 """Throttle times beside Apache Kafka's own classes, for random quotas and amounts."""
 
 import random
-import subprocess
-from pathlib import Path
 from typing import Final
 
 import pytest
 
-from harness.java_programs import MissingToolchainError, java_command
+from compat_tests.security.oracles import run_oracle
 from kafkapy.metadata.znodes import tree_name
 from kafkapy.quotas.clients import ClientQuotas, Windows
 from kafkapy.quotas.limits import DEFAULT, QuotaEntity, QuotaKind
@@ -16,7 +14,6 @@ from kafkapy.testing.clock import ManualClock
 
 pytestmark = pytest.mark.java
 
-ORACLE: Final = Path(__file__).parents[1] / "java" / "QuotaOracle.java"
 ROUNDS: Final = 30
 STEPS: Final = 150
 USERS: Final = ["ANONYMOUS", "a~b*/é+", "<default>"]
@@ -94,12 +91,7 @@ def _is_same(own: str, other: str) -> bool:
 @pytest.mark.parametrize("seed", range(3))
 def test_throttle_times_are_those_of_apache_kafka(seed: int) -> None:
     lines = _lines(random.Random(seed))
-    try:
-        command = java_command("QuotaOracle", [ORACLE], "2.7.2")
-    except MissingToolchainError as missing:
-        pytest.skip(str(missing))
-    run = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True, timeout=100, check=True)
-    theirs = run.stdout.splitlines()
+    theirs = run_oracle("QuotaOracle", lines, 100)
     ours = _Ours()
     answered = [(line, answer) for line in lines if (answer := ours.answer(line)) is not None]
     assert len(theirs) == len(answered)

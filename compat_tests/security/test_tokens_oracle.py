@@ -6,15 +6,12 @@ The tokens have no two equal names in an object, nothing behind their JSON, no t
 
 import json
 import random
-import subprocess
 import time
-from base64 import b64decode, b64encode
-from pathlib import Path
 from typing import Final
 
 import pytest
 
-from harness.java_programs import MissingToolchainError, java_command
+from compat_tests.security.oracles import ask, word
 from kafkapy.security.errors import InvalidSecurityError
 from kafkapy.security.mechanisms import MalformedTokenError
 from kafkapy.security.oauth.exchange import parse_initial
@@ -23,7 +20,6 @@ from kafkapy.security.oauth.unsecured import UnsecuredRules, UnsecuredValidator
 
 pytestmark = pytest.mark.java
 
-ORACLE: Final = Path(__file__).parents[1] / "java" / "OAuthOracle.java"
 COUNT: Final = 2_000
 INVALID: Final = "invalid_token\tnull"
 PIECES: Final = [
@@ -32,21 +28,6 @@ PIECES: Final = [
     "\x01auth=Bearer t", "\x01e=v", "\x01E=a b=c\t", "\x01e1=v", "\x01e=", "\x7f", "é", "\n", "\x00", "n,,", "\x01\x01",
 ]  # fmt: skip
 NAMES: Final = ["sub", "name", "exp", "iat", "scope", "s", "nbf"]
-
-
-def _ask(lines: list[str]) -> list[str | None]:
-    try:
-        command = java_command("OAuthOracle", [ORACLE], "2.7.2")
-    except MissingToolchainError as missing:
-        pytest.skip(str(missing))
-    run = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True, timeout=60, check=True)
-    answers = run.stdout.split("\n")[: len(lines)]
-    assert len(answers) == len(lines)
-    return [None if answer == "-" else b64decode(answer).decode() for answer in answers]
-
-
-def _word(text: str | bytes) -> str:
-    return b64encode(text if isinstance(text, bytes) else text.encode()).decode()
 
 
 def test_first_messages_are_read_as_in_apache_kafka() -> None:
@@ -78,7 +59,7 @@ def test_first_messages_are_read_as_in_apache_kafka() -> None:
             [found.token, found.authorization_id, *(word for pair in sorted(found.extensions.items()) for word in pair)]
         )
 
-    theirs = _ask([f"initial {_word(data)}" for data in messages])
+    theirs = ask("OAuthOracle", [f"initial {word(data)}" for data in messages])
     different = [(data, mine(data), other) for data, other in zip(messages, theirs, strict=True) if mine(data) != other]
     assert different == []
     assert sum(each is not None for each in theirs) > COUNT / 10
@@ -150,11 +131,12 @@ def test_tokens_are_checked_as_in_apache_kafka() -> None:
             else answer
         )
 
-    theirs = _ask(
+    theirs = ask(
+        "OAuthOracle",
         [
-            " ".join(["token", _word(token), *(_word(f"{name}={value}") for name, value in options.items())])
+            " ".join(["token", word(token), *(word(f"{name}={value}") for name, value in options.items())])
             for token, options in cases
-        ]
+        ],
     )
     different = [
         (case, mine(*case), other)

@@ -1,7 +1,7 @@
 """What clients take, measured against their quotas."""
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
 from kafkapy.clock import Clock
@@ -78,21 +78,11 @@ class ClientQuotas:
         limit = self._limits.limit(QuotaKind.MUTATION, user, client_id)
         if limit is None:
             return None
-        bucket = self._buckets.get(limit.sharers)
-        if bucket is None:
-            bucket = TokenBucket(self._mutation_windows.count, self._mutation_windows.size_ms)
-            _remember(self._buckets, limit.sharers, bucket)
-        self._buckets.move_to_end(limit.sharers)
+        bucket = _measured(self._buckets, limit.sharers, TokenBucket, self._mutation_windows)
         return MutationQuota(self._clock, bucket, limit.bound)
 
     def _rate(self, kind: QuotaKind, limit: Limit) -> Rate:
-        rates = self._rates[kind]
-        rate = rates.get(limit.sharers)
-        if rate is None:
-            rate = Rate(self._windows.count, self._windows.size_ms)
-            _remember(rates, limit.sharers, rate)
-        rates.move_to_end(limit.sharers)
-        return rate
+        return _measured(self._rates[kind], limit.sharers, Rate, self._windows)
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic_s() * 1000)
@@ -121,7 +111,14 @@ class MutationQuota:
         return int(self._clock.monotonic_s() * 1000)
 
 
-def _remember(known: OrderedDict[QuotaEntity, T], sharers: QuotaEntity, measured: T) -> None:
-    known[sharers] = measured
-    if len(known) > MOST_MEASURED:
-        known.popitem(last=False)
+def _measured(
+    known: OrderedDict[QuotaEntity, T], sharers: QuotaEntity, make: Callable[[int, int], T], windows: Windows
+) -> T:
+    """Return what measures the sharers of a quota, a new one if they are not known."""
+    found = known.get(sharers)
+    if found is None:
+        found = known[sharers] = make(windows.count, windows.size_ms)
+        if len(known) > MOST_MEASURED:
+            known.popitem(last=False)
+    known.move_to_end(sharers)
+    return found

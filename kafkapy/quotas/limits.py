@@ -1,8 +1,8 @@
 """The quotas of clients: which limit holds for a user and a client id.
 
 A quota belongs to an entity: a user, a client id, both, or a default of these. The most specific one that limits a kind
-holds, in the order of ``DefaultQuotaCallback`` in Apache Kafka; all clients that it was found for by the same user or
-client id share what it allows.
+holds, in the order of ``DefaultQuotaCallback`` in Apache Kafka. Clients with the same user, or with the same client id,
+share its limit.
 """
 
 import logging
@@ -18,7 +18,7 @@ DEFAULT: Final = "<default>"
 
 
 class QuotaKind(StrEnum):
-    """What is limited: the keys in the configuration of users and clients."""
+    """The kinds of quotas, by their keys in the configuration of users and clients."""
 
     PRODUCE = "producer_byte_rate"
     FETCH = "consumer_byte_rate"

@@ -28,7 +28,7 @@ class DelegationToken(NamedTuple):
     token_id: str
     owner: str
     renewers: tuple[str, ...]
-    """Who may renew the token and let it expire, beside the owner."""
+    """The principals that may renew and expire the token, beside the owner."""
     issue_ms: int
     expiry_ms: int
     """When the token can't be used any more, unless it is renewed before."""

@@ -81,7 +81,7 @@ async def log_in_by(client: Client, token: Any) -> Any:
 
 
 async def refused_login(clock: ManualClock, client: Client, token: Any) -> str:
-    """Log in by a token in vain, and return why; the answer waits for the clock."""
+    """Log in by a token that is refused, and return the error; the answer waits for the clock."""
     login = asyncio.create_task(log_in_by(client, token))
     await until(lambda: clock.advance(1) is not None or login.done())
     assert login.result().error_code == ErrorCode.SASL_AUTHENTICATION_FAILED

@@ -48,6 +48,17 @@ def test_without_quotas_nothing_measures(tmp_path: Path) -> None:
     run(scenario())
 
 
+def test_credentials_of_a_user_switch_no_quotas_on(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            admin = broker.services.config_admin
+            await admin.set_user_overrides("u", {"SCRAM-SHA-256": "salt=x"})
+            await until(lambda: bool(admin.cached_user_overrides("u")))
+            assert broker.services.quotas is None
+
+    run(scenario())
+
+
 def test_a_muted_connection_is_served_no_further_and_others_are(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:

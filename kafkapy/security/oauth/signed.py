@@ -109,7 +109,7 @@ class Keys(Protocol):
 
 
 class SignedRules(NamedTuple):
-    """What is asked of a token beside its signature."""
+    """The requirements on the claims of a signed token."""
 
     audiences: frozenset[str]
     """It has to name one of them; if there are none it must not name any."""

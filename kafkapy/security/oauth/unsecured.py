@@ -34,7 +34,7 @@ NowMs = Callable[[], int]
 
 
 class UnsecuredRules(NamedTuple):
-    """What is asked of a token."""
+    """The requirements on a token without a signature."""
 
     principal_claim: str
     scope_claim: str

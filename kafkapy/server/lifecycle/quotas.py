@@ -22,6 +22,10 @@ def apply_quotas(services: Services) -> None:
         if services.quotas is None:
             if not overrides:
                 return
+            from kafkapy.quotas.limits import QuotaKind
+
+            if not any(kind in overrides for kind in QuotaKind):
+                return  # credentials alone
             services.quotas = _new_quotas(services)
         from kafkapy.quotas.limits import QuotaEntity
 

@@ -1,4 +1,4 @@
-"""Who may send requests about delegation tokens."""
+"""The rule which clients may send requests about delegation tokens."""
 
 from typing import TYPE_CHECKING
 
