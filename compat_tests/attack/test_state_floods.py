@@ -87,9 +87,10 @@ def test_many_open_transactions_in_a_partition(broker: Broker) -> None:
     """Markers end them all; before that read_committed stops at the first one."""
     with Wire(broker.bootstrap) as wire:
         topic = new_topic(wire)
+        now_ms = int(time.time() * 1000)  # old records could be removed by their age while this runs
         for producer_id in range(OPEN_TRANSACTIONS):
             batch = encode_batch(
-                [Record(None, b"v", 1)],
+                [Record(None, b"v", now_ms)],
                 producer_id=1_000_000 + producer_id,
                 producer_epoch=0,
                 base_sequence=0,

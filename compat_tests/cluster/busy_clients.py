@@ -116,8 +116,9 @@ class Writer(Busy):
             self._failed.append(str(error))
             return
         found = self.acknowledged[message.topic(), message.partition()]
-        assert message.offset() not in found, "two records were acknowledged at one offset"
-        found[message.offset()] = message.value()
+        offset, value = message.offset(), message.value()
+        assert offset not in found, f"{value} and {found[offset]} were both acknowledged at offset {offset}"
+        found[offset] = value
         self.succeeded()
 
 

@@ -89,7 +89,7 @@ class Growth:
         self._before = contents
         for place, acknowledged in self.writer.acknowledged.items():
             found = {record.offset: record.value for record in contents[place] if record.value != b"first order"}
-            assert found == acknowledged, place
+            assert found == acknowledged, (place, set(found.items()) ^ set(acknowledged.items()))
             assert [record.offset for record in contents[place]] == list(range(len(contents[place])))
         assert self.shown("payments") == sorted(self.transactions.committed)
         assert values(contents, "payments") == sorted(self.transactions.committed + self.transactions.aborted)

@@ -2,6 +2,7 @@
 
 import struct
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -106,24 +107,26 @@ def _oauth(**changes: object) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("token", "answers"),
+    ("make_token", "answers"),
     [
-        (_oauth(), [(0, "", b"")]),
-        (_oauth().replace(b"n,,", b"n,a=alice,"), [(0, "", b"")]),
-        (_oauth().replace(b"\x01\x01", b"\x01trace=1\x01\x01"), [(0, "", b"")]),
-        (_oauth(exp=1), [(0, "", INVALID_TOKEN.encode()), (58, INVALID_TOKEN, b"")]),
-        (_oauth(iat=time.time() + 99), [(0, "", INVALID_TOKEN.encode()), (58, INVALID_TOKEN, b"")]),
-        (_oauth(sub=5), [(0, "", INVALID_TOKEN.encode()), (58, INVALID_TOKEN, b"")]),
-        (b"n,,\x01auth=Bearer x.y.z\x01\x01", [(0, "", INVALID_TOKEN.encode()), (58, INVALID_TOKEN, b"")]),
-        (b"\x01", [(58, f"{MALFORMED} OAUTHBEARER", b"")]),
-        (b"n,,\x01auth=Bearer\x01\x01", [(58, f"{MALFORMED} OAUTHBEARER", b"")]),
-        (_oauth().replace(b"\x01\x01", b"\x01e1=1\x01\x01"), [(58, f"{MALFORMED} OAUTHBEARER", b"")]),
+        (_oauth, [(0, "", b"")]),
+        (lambda: _oauth().replace(b"n,,", b"n,a=alice,"), [(0, "", b"")]),
+        (lambda: _oauth().replace(b"\x01\x01", b"\x01trace=1\x01\x01"), [(0, "", b"")]),
+        (lambda: _oauth(exp=1), [(0, "", INVALID_TOKEN.encode()), (58, INVALID_TOKEN, b"")]),
+        (lambda: _oauth(iat=time.time() + 99), [(0, "", INVALID_TOKEN.encode()), (58, INVALID_TOKEN, b"")]),
+        (lambda: _oauth(sub=5), [(0, "", INVALID_TOKEN.encode()), (58, INVALID_TOKEN, b"")]),
+        (lambda: b"n,,\x01auth=Bearer x.y.z\x01\x01", [(0, "", INVALID_TOKEN.encode()), (58, INVALID_TOKEN, b"")]),
+        (lambda: b"\x01", [(58, f"{MALFORMED} OAUTHBEARER", b"")]),
+        (lambda: b"n,,\x01auth=Bearer\x01\x01", [(58, f"{MALFORMED} OAUTHBEARER", b"")]),
+        (lambda: _oauth().replace(b"\x01\x01", b"\x01e1=1\x01\x01"), [(58, f"{MALFORMED} OAUTHBEARER", b"")]),
     ],
     ids=range(10),
 )
-def test_a_token_of_oauth(secured_broker: SecuredBroker, token: bytes, answers: list[tuple[int, str, bytes]]) -> None:
+def test_a_token_of_oauth(
+    secured_broker: SecuredBroker, make_token: Callable[[], bytes], answers: list[tuple[int, str, bytes]]
+) -> None:
     handshake = (SaslHandshakeRequest("OAUTHBEARER"), 1)
-    tokens = [(SaslAuthenticateRequest(each), 1) for each in (token, b"\x01")[: len(answers)]]
+    tokens = [(SaslAuthenticateRequest(each), 1) for each in (make_token(), b"\x01")[: len(answers)]]
     found = _talk(secured_broker, "oauth_unsecured", [handshake, *tokens, (MetadataRequest([]), 8)])
     assert found[0] == (0, ["OAUTHBEARER"])
     assert [each[:3] for each in found[1:-1]] == answers
