@@ -16,6 +16,7 @@ from bench.loads.long_append import AppendsToLongLogs
 from bench.loads.long_log import LongLog
 from bench.loads.records import Fetch, Produce, ProduceThenFetch
 from bench.loads.restarts import ManyPartitions, Recovery
+from bench.loads.security import GuardedRecords, Handshakes, Secured, SecuredStart, Throttled
 from bench.loads.single import DurableRecords, Latency, SingleRecords
 from bench.loads.small import SmallRequests
 from bench.loads.spark import SparkReads
@@ -82,6 +83,7 @@ def all_rows(*, quick: bool, long_log_gb: int = LONG_LOG_GB) -> list[Row]:
         *_spark(share),
         *_small(share),
         *_keyed(share),
+        *_security(share, large),
         *[row for workload in compressed for row in _throughput("java", workload, None)],
     ]
 
@@ -97,8 +99,19 @@ def warm_up_loads(*, quick: bool) -> list[Load]:
 
 def needs_warm_brokers(loads: Sequence[Load]) -> bool:
     """Whether any load is put on brokers that run already."""
-    starting = StartUp | InTests | Memory | OnNewBroker | Recovery | ManyPartitions | Compaction | CompactionLatency
-    return not all(isinstance(load, starting | ClusterLoad) for load in loads)
+    starting = (
+        Secured
+        | Handshakes
+        | StartUp
+        | InTests
+        | Memory
+        | OnNewBroker
+        | Recovery
+        | ManyPartitions
+        | Compaction
+        | CompactionLatency
+    )
+    return not all(isinstance(load, starting | Secured | Handshakes | ClusterLoad) for load in loads)
 
 
 def _throughput(client: str, workload: Workload, produce_ratio: float | None) -> list[Row]:
@@ -400,6 +413,35 @@ def _keyed(share: int) -> list[Row]:
             Row(f"keyed-{rate}", what, "processor-µs a record", load, "us_per_record", ratio=0.8, if_named=True)
         )
     return rows
+
+
+def _security(share: int, large: Workload) -> list[Row]:
+    """TLS beside warm brokers with security of their own; only on request."""
+    produce = Secured(Produce("librdkafka", large))
+    fetch = Secured(Fetch("librdkafka", large, FETCHED * large.records))
+    guarded, start = GuardedRecords(10_000, 30_000 // share), SecuredStart(10 // min(share, 2))
+    records, unit, cost = "1 kB records, 64 kB batches, librdkafka, TLS", "processor-s per GB", "processor-µs"
+    command = "kafkapy start --security sasl_ssl"
+    return [
+        Row("tls-produce", f"produce {records}", unit, produce, "s_per_gb", ratio=0.6, if_named=True),
+        Row("tls-fetch", f"fetch {records}", unit, fetch, "s_per_gb", ratio=0.6, if_named=True),
+        Row("tls-handshake", "a new connection by TLS, one request, its end", cost, Handshakes("tls", 1000 // share),
+            "us_per_connection", ratio=0.5, if_named=True),
+        Row("scram-handshake", "a new connection, SCRAM-SHA-512, one request, its end", cost,
+            Handshakes("scram", 1000 // share), "us_per_connection", ratio=0.5, if_named=True),
+        Row("acls-single", "one-record produce requests, 16 connections, 10,000 ACLs", cost, guarded,
+            "us_per_request", if_named=True),
+        Row("acls-single-above", "the same, by that without an authorizer", "×", guarded, "above_without",
+            ceiling=1.1, if_named=True),
+        Row("throttled", "a producer with a quota of 5 MB per s: its rate", "of the quota",
+            Throttled(5_000_000, 20 // min(share, 2)), "of_quota", ceiling=1.1, if_named=True),
+        Row("secured-start", "a broker with TLS and PLAIN in the test's process: to the first login", "ms", start,
+            "in_process_ms", ceiling=60, if_named=True),
+        Row("secured-start-command", f"{command}: to the line that says where it listens", "ms", start, "command_ms",
+            ceiling=250, if_named=True),
+        Row("secured-memory", f"{command}: resident memory, idle", "MiB", start, "command_mib", ceiling=40,
+            if_named=True),
+    ]  # fmt: skip
 
 
 def _small_rows(name: str, what: str, load: SmallRequests, cost: float | None, wait: float | None) -> list[Row]:

@@ -127,6 +127,11 @@ class RealKafka(ChildProcess):
         self._own_zookeeper = zookeeper is None and self.has_zookeeper
         self._controller_port = free_port()
 
+    @property
+    def controller_listener(self) -> str:
+        """The listener of a KRaft node's controller."""
+        return f"CONTROLLER://{HOST}:{self._controller_port}"
+
     def properties(self) -> dict[str, str]:
         """The whole server.properties."""
         listener = f"PLAINTEXT://{self.bootstrap}"
@@ -144,7 +149,7 @@ class RealKafka(ChildProcess):
             mode = {
                 "process.roles": "broker,controller",
                 "node.id": str(node),
-                "listeners": f"{listener},CONTROLLER://{HOST}:{self._controller_port}",
+                "listeners": f"{listener},{self.controller_listener}",
                 "controller.listener.names": "CONTROLLER",
                 "controller.quorum.voters": f"{node}@{HOST}:{self._controller_port}",
                 "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -15,8 +16,11 @@ from confluent_kafka.cimpl import NewTopic
 from bench.brokers.cluster import BrokerCluster
 from harness.kafkapy_process import ROOT, KafkapyProcess
 from harness.measure import BrokerGoneError, LoadError, processor_time
-from harness.process import HOST, ChildProcess
+from harness.process import HOST, ChildProcess, free_port
 from harness.real_kafka import AS_IN_PRODUCTION, RealKafka, ZooKeeper
+from kafkapy.clients.cluster import ClusterClient
+from kafkapy.clients.users import set_password
+from kafkapy.testing.hosting.security import BrokerSecurity
 
 KAFKAPY = "kafkapy"
 KAFKAS = ("kafka-2.7.2", "kafka-4.4.0")
@@ -31,6 +35,8 @@ CLUSTER_SETTINGS = {
 ZOOKEEPER_SETTINGS = {"tickTime": "100", "minSessionTimeout": "2000", "maxSessionTimeout": "60000"}
 """Sessions end at a tick: with ticks of 100 ms they all last about as long."""
 TIMEOUT_S = 30.0
+ITERATIONS = 4096
+"""Of a password of SCRAM: what Kafka's tool takes."""
 
 
 class Contestant:
@@ -46,6 +52,11 @@ class Contestant:
     def bootstrap(self) -> str:
         """The address for clients."""
         return self.process.bootstrap
+
+    @property
+    def client_settings(self) -> dict[str, object]:
+        """What librdkafka needs to put a load on it."""
+        return {"bootstrap.servers": self.bootstrap}
 
     @property
     def port(self) -> int:
@@ -120,6 +131,41 @@ class Contestant:
         return end
 
 
+class SecuredContestant(Contestant):
+    """A broker that has a listener with TLS, and one where users log in, beside that without security.
+
+    Loads reach it by TLS; what prepares and checks them does not.
+    """
+
+    TLS, SCRAM = BrokerSecurity("ssl"), BrokerSecurity("scram_plaintext")
+
+    def __init__(self, name: str, process: ChildProcess, scratch: Path) -> None:
+        super().__init__(name, process, scratch)
+        self.tls_port, self.scram_port = free_port(), free_port()
+        listeners = [f"PLAINTEXT://{process.bootstrap}", f"SSL://{HOST}:{self.tls_port}"]
+        listeners.append(f"SASL_PLAINTEXT://{HOST}:{self.scram_port}")
+        protocols = ["PLAINTEXT", "SSL", "SASL_PLAINTEXT"]
+        process.overrides |= {**self.TLS.broker_settings(), **self.SCRAM.broker_settings()}
+        if isinstance(process, RealKafka) and not process.has_zookeeper:
+            listeners.append(process.controller_listener)
+        process.overrides["listeners"] = ",".join(listeners)
+        process.overrides["listener.security.protocol.map"] = ",".join(
+            ["CONTROLLER:PLAINTEXT", *(f"{each}:{each}" for each in protocols)]
+        )
+
+    def start(self) -> Self:
+        """Start the broker and store the credentials of its users."""
+        self.process.start()
+        with ClusterClient(self.bootstrap) as client:
+            for user, password in self.SCRAM.users.items():
+                set_password(client, user, password, [self.SCRAM.kind.mechanism], ITERATIONS)
+        return self
+
+    @property
+    def client_settings(self) -> dict[str, object]:
+        return self.TLS.client_settings("librdkafka", f"{HOST}:{self.tls_port}")
+
+
 class Visitor(Contestant):
     """Contestants of a few loads only, which start them themselves."""
 
@@ -141,6 +187,7 @@ class Arena:
         self._stack.callback(shutil.rmtree, self.scratch, ignore_errors=True)
         self._zookeeper: ZooKeeper | None = None
         self._clusters: dict[str, BrokerCluster] = {}
+        self._secured: dict[str, SecuredContestant] = {}
         self._stack.callback(self.end_shared_clusters)
         self._count = 0
         # An installed package has its byte code; a work tree may not, and compiling is no part of a start.
@@ -174,6 +221,14 @@ class Arena:
         return RealKafka(
             version, config=settings, directory=directory, heap=HEAP, jvm=AS_IN_PRODUCTION, zookeeper=zookeeper
         )
+
+    def secured(self, name: str) -> SecuredContestant:
+        """A broker with security that runs as long as the arena, made at the first call: rounds make it warm."""
+        if name not in self._secured:
+            process = self.prepared(name)
+            self._stack.callback(process.close)
+            self._secured[name] = SecuredContestant(name, process, self.scratch).start()
+        return self._secured[name]
 
     @contextmanager
     def fresh(self, name: str, config: Mapping[str, str] | None = None) -> Iterator[Contestant]:

@@ -38,7 +38,7 @@ def produce(options: dict[str, Any]) -> dict[str, float]:
 
     producer = Producer(
         {
-            "bootstrap.servers": options["bootstrap"],
+            **options["settings"],
             "acks": 1,
             "batch.size": options["batch_size"],
             "batch.num.messages": 100_000,
@@ -83,7 +83,7 @@ def _finish(producer: Producer, failed: list[str]) -> None:
 
 def fetch(options: dict[str, Any]) -> dict[str, float]:
     """Reads the first `records` records of the topic; fails when nothing comes for ten seconds."""
-    consumer = Consumer({"bootstrap.servers": options["bootstrap"], "group.id": "bench", "enable.auto.commit": False})
+    consumer = Consumer({**options["settings"], "group.id": "bench", "enable.auto.commit": False})
     consumer.assign([TopicPartition(options["topic"], 0, 0)])
     read = 0
     while read < options["records"]:

@@ -82,7 +82,7 @@ class Produce:
 
     def _librdkafka(self, contestant: Contestant, records: int, payload: Path | None) -> None:
         options = {
-            "bootstrap": contestant.bootstrap,
+            "settings": contestant.client_settings,
             "topic": self.topic,
             "records": records,
             "record_size": self.workload.record_size,
@@ -117,7 +117,8 @@ class Fetch:
             if self.client == "java":
                 self._java(contestant, produce.topic)
             else:
-                options = {"bootstrap": contestant.bootstrap, "topic": produce.topic, "records": self.records}
+                options: dict[str, object] = {"settings": contestant.client_settings}
+                options |= {"topic": produce.topic, "records": self.records}
                 python_client("bench.clients.librdkafka", "fetch", json.dumps(options))
         return _measured(meter, self.workload.gigabytes(self.records))
 
