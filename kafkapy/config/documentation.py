@@ -294,7 +294,7 @@ UNUSED: Final = frozenset({
     ))),
     "socket.connection.setup.timeout.max.ms", "num.network.threads", "num.io.threads",
     "background.threads",
-    "queued.max.requests", "control.plane.listener.name", "socket.send.buffer.bytes",
+    "queued.max.requests", "socket.send.buffer.bytes",
     "socket.receive.buffer.bytes",
     "create.topic.policy.class.name", "alter.config.policy.class.name", "controller.socket.timeout.ms",
     "metric.reporters",

@@ -12,9 +12,7 @@ from kafkapy.config.keys import format_value
 from kafkapy.config.listeners import EndPoint
 from kafkapy.config.oauth_keys import OAUTH_KEYS
 from kafkapy.config.own_keys import OAUTH_ALLOWED_URLS
-from kafkapy.controller.active_controller import inter_broker_listener
 from kafkapy.network.errors import RefusedError
-from kafkapy.network.listener import Listener
 from kafkapy.network.transport import ConnectionTransport, PlaintextTransport, TlsTransport
 from kafkapy.security import plain, scram
 from kafkapy.security.authentication import SaslSettings
@@ -81,7 +79,7 @@ def _own_text(config: BrokerConfig, name: str) -> str | None:
 
 
 class ListenerSecurity:
-    """The security of all listeners that are not PLAINTEXT; TLS contexts are replaced when their stores' keys change.
+    """The security of listeners that are not PLAINTEXT; TLS contexts are replaced when their stores' keys change.
 
     ``user_overrides`` returns what the metadata has of a user: SCRAM credentials. ``token_login_of`` is that of the
     delegation tokens, None if there are none. Raises InvalidConfigError.
@@ -98,37 +96,37 @@ class ListenerSecurity:
         self._clock = clock
         self._user_overrides = user_overrides
         self._token_login_of = token_login_of
+        self._checked: dict[EndPoint, tuple[ConnectionTransport, SaslSettings | None]] = {}
         self._transports: dict[str, TlsTransport] = {}
-        self._sasl: dict[str, SaslSettings] = {}
-        self._issuer_keys: list[IssuerKeys] = []
-        for endpoint in config.listeners:
-            try:
-                self._prepare(endpoint)
-            except (InvalidSecurityError, InvalidConfigError) as error:
-                self.close()
-                if isinstance(error, InvalidConfigError):
-                    raise
-                raise InvalidConfigError(f"listener {endpoint.listener_name}: {error}") from None
+        self._issuer_keys: dict[tuple[str, str], IssuerKeys] = {}
         config.add_listener(self._reload)
 
-    def _prepare(self, endpoint: EndPoint) -> None:
+    def check(self, endpoint: EndPoint) -> None:
+        """Raise InvalidConfigError if what the listener needs can't be read; else keep it until it is bound."""
+        self._checked[endpoint] = self.of(endpoint)
+
+    def of(self, endpoint: EndPoint) -> "tuple[ConnectionTransport, SaslSettings | None]":
+        """Return the transport of a listener, and what its clients have to prove. Raises InvalidConfigError."""
+        try:
+            return self._checked.pop(endpoint, None) or self._made(endpoint)
+        except InvalidSecurityError as error:
+            raise InvalidConfigError(f"listener {endpoint.listener_name}: {error}") from None
+
+    def _made(self, endpoint: EndPoint) -> "tuple[ConnectionTransport, SaslSettings | None]":
         name = endpoint.listener_name
+        transport: ConnectionTransport = PlaintextTransport()
         if endpoint.security_protocol in _TLS_PROTOCOLS:
             values = self._tls_values(name)
             rules = PrincipalRules(values["ssl.principal.mapping.rules"])
             context = server_context(values, self._clock.now_ms())
-            self._transports[name] = TlsTransport(context, lambda certificate: _principal_of(rules, certificate))
-        if endpoint.security_protocol in _SASL_PROTOCOLS:
-            self._sasl[name] = self._sasl_settings(name)
-
-    def secure(self, listener: Listener) -> None:
-        """Give a listener what its security protocol needs."""
-        transport: ConnectionTransport = self._transports.get(listener.name) or PlaintextTransport()
-        listener.secure(transport, self._sasl.get(listener.name))
+            transport = TlsTransport(context, lambda certificate: _principal_of(rules, certificate))
+            self._transports[name] = transport
+        sasl = self._sasl_settings(name) if endpoint.security_protocol in _SASL_PROTOCOLS else None
+        return transport, sasl
 
     def close(self) -> None:
         """Read keys of issuers no more."""
-        for keys in self._issuer_keys:
+        for keys in self._issuer_keys.values():
             keys.close()
 
     def _reload(self, names: frozenset[str]) -> None:
@@ -194,7 +192,9 @@ class ListenerSecurity:
         allowed = (format_value(self._config[OAUTH_ALLOWED_URLS]) or "").split(",")
         validate, keys = make_validator(OAuthSettings(values, options, allowed), self._clock)
         if keys is not None:
-            self._issuer_keys.append(keys)
+            if (listener, name) in self._issuer_keys:  # of a listener that was closed
+                self._issuer_keys[listener, name].close()
+            self._issuer_keys[listener, name] = keys
         return lambda: OAuthServer(validate)
 
     def _credential_of(self, mechanism: str, user: str) -> ScramCredential | None:
@@ -220,9 +220,8 @@ def _principal_of(rules: PrincipalRules, certificate: bytes) -> str:
         raise RefusedError(str(error)) from None
 
 
-def inter_broker_security(config: BrokerConfig, protocol: str, clock: Clock) -> ClientSecurity:
-    """Return the security of connections to other brokers' inter-broker listener; raises InvalidConfigError."""
-    listener = inter_broker_listener(config)
+def peer_security(config: BrokerConfig, listener: str, protocol: str, clock: Clock) -> ClientSecurity:
+    """Return the security of connections to that listener of other brokers; raises InvalidConfigError."""
     values = listener_values(config, listener) | {"security.protocol": protocol}
     mechanism = values["sasl.mechanism"] = config.text("sasl.mechanism.inter.broker.protocol")
     key = jaas_key(listener, mechanism)
