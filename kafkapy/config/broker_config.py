@@ -319,6 +319,7 @@ class BrokerConfig:
     ) -> None:
         """Replace a whole layer of dynamic overrides, then tell the listeners which keys have another value.
 
+        They are told of none if the layer was written again as it was: files that it names may have changed.
         Keys that can't change at that level are ignored, as Apache Kafka ignores them in ZooKeeper; raises
         InvalidConfigError, and changes nothing, if the values contradict each other.
         """
@@ -327,9 +328,8 @@ class BrokerConfig:
         self._found.clear()
         self._endpoints.clear()
         names = old.changed_names(self.dynamic)
-        if names:
-            for listener in tuple(self._listeners):
-                listener(names)
+        for listener in tuple(self._listeners):
+            listener(names)
 
     def with_dynamic(
         self, *, cluster_default: Mapping[str, str] | None = None, per_broker: Mapping[str, str] | None = None
@@ -341,7 +341,7 @@ class BrokerConfig:
         return BrokerConfig(self.originals, layers(cluster, broker))
 
     def add_listener(self, listener: Listener) -> None:
-        """Call ``listener`` with the names of keys whose dynamic value changed, after the change."""
+        """Call ``listener`` with the names of keys whose dynamic value changed, maybe none, after the change."""
         self._listeners.append(listener)
 
     @property

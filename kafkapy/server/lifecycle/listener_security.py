@@ -23,6 +23,7 @@ from kafkapy.security.mechanisms import Mechanism
 from kafkapy.security.principals import PrincipalRules
 from kafkapy.security.scram import ScramCredential, ScramServer, TokenLoginOf
 from kafkapy.security.settings import ClientSecurity
+from kafkapy.security.stores import store_files
 from kafkapy.security.tls import server_context
 
 if TYPE_CHECKING:
@@ -79,7 +80,10 @@ def _own_text(config: BrokerConfig, name: str) -> str | None:
 
 
 class ListenerSecurity:
-    """The security of listeners that are not PLAINTEXT; TLS contexts are replaced when their stores' keys change.
+    """The security of listeners that are not PLAINTEXT.
+
+    TLS contexts are replaced when the keys of their stores change, and when the broker's configuration is written again
+    after the file of a store has changed, as Apache Kafka does.
 
     ``user_overrides`` returns what the metadata has of a user: SCRAM credentials. ``token_login_of`` is that of the
     delegation tokens, None if there are none. Raises InvalidConfigError.
@@ -98,6 +102,8 @@ class ListenerSecurity:
         self._token_login_of = token_login_of
         self._checked: dict[EndPoint, tuple[ConnectionTransport, SaslSettings | None]] = {}
         self._transports: dict[str, TlsTransport] = {}
+        self._files: dict[str, list[tuple[str, int]]] = {}
+        """By listener: see ``store_files``."""
         self._issuer_keys: dict[tuple[str, str], IssuerKeys] = {}
         config.add_listener(self._reload)
 
@@ -118,6 +124,7 @@ class ListenerSecurity:
         if endpoint.security_protocol in _TLS_PROTOCOLS:
             values = self._tls_values(name)
             rules = PrincipalRules(values["ssl.principal.mapping.rules"])
+            self._files[name] = store_files(values)
             context = server_context(values, self._clock.now_ms())
             transport = TlsTransport(context, lambda certificate: _principal_of(rules, certificate))
             self._transports[name] = transport
@@ -130,16 +137,20 @@ class ListenerSecurity:
             keys.close()
 
     def _reload(self, names: frozenset[str]) -> None:
-        """Read the stores of listeners again whose keys have changed; a store that can't be used changes nothing."""
+        """Read the stores of listeners again that have changed; a store that can't be used changes nothing."""
         for listener, transport in self._transports.items():
-            prefix = f"{_prefix(listener)}ssl."
-            if any(name.startswith((prefix, "ssl.")) for name in names):
-                try:
-                    transport.context = server_context(self._tls_values(listener), self._clock.now_ms())
-                except (InvalidSecurityError, InvalidConfigError) as error:
-                    logger.error("Listener %s keeps its certificate: %s", listener, error)
-                else:
-                    logger.info("Listener %s has read its certificates again", listener)
+            try:
+                values = self._tls_values(listener)
+                files = store_files(values)
+                has_other_keys = any(name.startswith((f"{_prefix(listener)}ssl.", "ssl.")) for name in names)
+                if not has_other_keys and files == self._files[listener]:
+                    continue
+                transport.context = server_context(values, self._clock.now_ms())
+            except (InvalidSecurityError, InvalidConfigError) as error:
+                logger.error("Listener %s keeps its certificate: %s", listener, error)
+            else:
+                self._files[listener] = files
+                logger.info("Listener %s has read its certificates again", listener)
 
     def _tls_values(self, listener: str) -> dict[str, str]:
         values = listener_values(self._config, listener)
