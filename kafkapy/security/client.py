@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Final
 
 from kafkapy.clock import Clock, SystemClock
-from kafkapy.protocol.client_core import ClientCore, Handshake
+from kafkapy.protocol.client_core import Handshake
 from kafkapy.protocol.message import ProtocolError
 from kafkapy.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kafkapy.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -24,8 +24,8 @@ PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _JAAS: Final = "sasl.jaas.config"
 _OAUTH: Final = "OAUTHBEARER"
 _SYSTEM_CLOCK: Final = SystemClock()
-Tokens = Callable[[], Generator[bytes, bytes, None]]
-"""Begins the client's side of a mechanism: yields its tokens, and is sent the broker's."""
+Tokens = Callable[[str], Generator[bytes, bytes, None]]
+"""Begins the client's side of a mechanism with the broker on a host: yields its tokens, and is sent the broker's."""
 
 
 def client_security(values: Mapping[str, str], now_ms: int, clock: Clock = _SYSTEM_CLOCK) -> ClientSecurity:
@@ -44,7 +44,7 @@ def client_security(values: Mapping[str, str], now_ms: int, clock: Clock = _SYST
     return ClientSecurity(tls, _sasl(values, clock) if protocol.startswith("SASL") else None)
 
 
-def _sasl(values: Mapping[str, str], clock: Clock) -> Callable[[ClientCore], Handshake]:
+def _sasl(values: Mapping[str, str], clock: Clock) -> Callable[[str], Handshake]:
     mechanism = values.get("sasl.mechanism") or "GSSAPI"
     jaas = values.get(_JAAS)
     if not jaas:
@@ -65,9 +65,9 @@ def client_tokens(mechanism: str, options: Mapping[str, str], key: str) -> Token
         raise InvalidSecurityError(f"{key} has no {missing[0]}, which {mechanism} needs")
     user, password = options["username"], options["password"]
     if mechanism == plain.NAME:
-        return lambda: plain.plain_client(user, password)
+        return lambda _host: plain.plain_client(user, password)
     is_by_token = options.get(scram.TOKEN_AUTH, "").lower() == "true"
-    return lambda: scram.scram_client(mechanism, user, password, is_by_token=is_by_token)
+    return lambda _host: scram.scram_client(mechanism, user, password, is_by_token=is_by_token)
 
 
 def _oauth_tokens(values: Mapping[str, str], options: Mapping[str, str], clock: Clock) -> Tokens:
@@ -75,22 +75,23 @@ def _oauth_tokens(values: Mapping[str, str], options: Mapping[str, str], clock: 
     from kafkapy.security.oauth.login import make_login
 
     login = make_login(values, options, clock)
-    return lambda: oauth_client(login.new_token, login.extensions)
+    return lambda _host: oauth_client(login.new_token, login.extensions)
 
 
-def sasl_handshake(mechanism: str, tokens: Tokens) -> Callable[[ClientCore], Handshake]:
-    """Return the handshake of a connection: SaslHandshake, then the mechanism's tokens in SaslAuthenticate.
+def sasl_handshake(mechanism: str, tokens: Tokens) -> Callable[[str], Handshake]:
+    """Return what begins the handshake with a host: SaslHandshake, then the mechanism's tokens in SaslAuthenticate.
 
-    It raises ``ProtocolError`` with the broker's words if the broker refuses.
+    It raises ``ProtocolError`` with the broker's words if the broker refuses. A step may compute for long, or wait for
+    a third party such as a KDC.
     """
 
-    def authenticate(_core: ClientCore) -> Handshake:
+    def authenticate(host: str) -> Handshake:
         answer = yield SaslHandshakeRequest(mechanism), 1
         assert isinstance(answer, SaslHandshakeResponse), "a response is of the class of its request"
         if answer.error_code:
             enabled = ", ".join(answer.mechanisms) or "none: it is no SASL listener"
             raise ProtocolError(f"the broker does not offer SASL mechanism {mechanism}, it has {enabled}")
-        steps = tokens()
+        steps = tokens(host)
         try:
             token = next(steps)
         except AuthenticationFailedError as error:
