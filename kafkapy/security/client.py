@@ -16,7 +16,7 @@ from kafkapy.protocol.message import ProtocolError
 from kafkapy.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kafkapy.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kafkapy.security import plain, scram
-from kafkapy.security.errors import AuthenticationFailedError, InvalidSecurityError
+from kafkapy.security.errors import AuthenticationFailedError, InvalidSecurityError, needs_gssapi_extra
 from kafkapy.security.jaas import parse_jaas
 from kafkapy.security.settings import ClientSecurity
 
@@ -24,6 +24,7 @@ PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _JAAS: Final = "sasl.jaas.config"
 _OAUTH: Final = "OAUTHBEARER"
 _SYSTEM_CLOCK: Final = SystemClock()
+_KERBEROS: Final = "GSSAPI"
 Tokens = Callable[[str], Generator[bytes, bytes, None]]
 """Begins the client's side of a mechanism with the broker on a host: yields its tokens, and is sent the broker's."""
 
@@ -45,11 +46,13 @@ def client_security(values: Mapping[str, str], now_ms: int, clock: Clock = _SYST
 
 
 def _sasl(values: Mapping[str, str], clock: Clock) -> Callable[[str], Handshake]:
-    mechanism = values.get("sasl.mechanism") or "GSSAPI"
+    mechanism = values.get("sasl.mechanism") or _KERBEROS
     jaas = values.get(_JAAS)
     if not jaas:
-        raise InvalidSecurityError(f"{_JAAS} is not set: it has the name and the password for {mechanism}")
+        raise InvalidSecurityError(f"{_JAAS} is not set: it has the name and the password or keytab for {mechanism}")
     options = parse_jaas(_JAAS, jaas).options
+    if mechanism == _KERBEROS:
+        return sasl_handshake(mechanism, _kerberos_tokens(values, options))
     if mechanism == _OAUTH:
         return sasl_handshake(mechanism, _oauth_tokens(values, options, clock))
     return sasl_handshake(mechanism, client_tokens(mechanism, options, _JAAS))
@@ -58,7 +61,7 @@ def _sasl(values: Mapping[str, str], clock: Clock) -> Callable[[str], Handshake]
 def client_tokens(mechanism: str, options: Mapping[str, str], key: str) -> Tokens:
     """Return the client's side of a mechanism with the options of its login module, which ``key`` has."""
     if mechanism != plain.NAME and mechanism not in scram.HASHES:
-        known = ", ".join((plain.NAME, *scram.HASHES, _OAUTH))
+        known = ", ".join((plain.NAME, *scram.HASHES, _OAUTH, _KERBEROS))
         raise InvalidSecurityError(f"sasl.mechanism is {mechanism}: kafkapy has {known}")
     missing = [name for name in ("username", "password") if not options.get(name)]
     if missing:
@@ -76,6 +79,17 @@ def _oauth_tokens(values: Mapping[str, str], options: Mapping[str, str], clock: 
 
     login = make_login(values, options, clock)
     return lambda _host: oauth_client(login.new_token, login.extensions)
+
+
+def _kerberos_tokens(values: Mapping[str, str], options: Mapping[str, str]) -> Tokens:
+    from kafkapy.security.kerberos.exchange import gssapi_client
+
+    try:
+        from kafkapy.security.kerberos.login import initiator, service_name
+    except ImportError as error:
+        raise needs_gssapi_extra("sasl.mechanism", error) from None
+    context_with = initiator(service_name(values, options, _JAAS), options, _JAAS)
+    return lambda host: gssapi_client(context_with(host))
 
 
 def sasl_handshake(mechanism: str, tokens: Tokens) -> Callable[[str], Handshake]:
