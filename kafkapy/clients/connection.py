@@ -130,7 +130,7 @@ class Connection:
             self._shake_hands(self._core.negotiate())
             if self._authenticate is not None:
                 try:
-                    self._exchange_all(self._authenticate(self._core))
+                    self._exchange_all(self._authenticate(self.host_and_port[0]))
                 except ProtocolError as error:
                     raise NotAuthenticatedError(f"{self.address} refuses the client: {error}") from error
             self._set_timeout(self._timeout_s)

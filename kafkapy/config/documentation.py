@@ -308,6 +308,7 @@ UNUSED: Final = frozenset({
     "ssl.keystore.certificate.chain", "ssl.truststore.type", "ssl.truststore.location",
     "ssl.truststore.password", "ssl.truststore.certificates",
     "sasl.enabled.mechanisms", "sasl.jaas.config", "sasl.mechanism.inter.broker.protocol",
+    "sasl.kerberos.service.name", "sasl.kerberos.principal.to.local.rules",
     "sasl.server.callback.handler.class", "sasl.login.callback.handler.class", *OAUTH_DOCUMENTATION,
     "delegation.token.master.key", "delegation.token.max.lifetime.ms", "delegation.token.expiry.time.ms",
     "delegation.token.expiry.check.interval.ms",

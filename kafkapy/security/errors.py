@@ -19,6 +19,12 @@ def needs_oauth_extra(key: str) -> InvalidSecurityError:
     return InvalidSecurityError(problem)
 
 
+def needs_gssapi_extra(key: str, error: ImportError) -> InvalidSecurityError:
+    """The error for a setting that names GSSAPI without the package for it, or without the system's library."""
+    problem = f"{key} names GSSAPI, which needs the package gssapi: pip install 'kafkapy-broker[gssapi]' ({error})"
+    return InvalidSecurityError(problem)
+
+
 def needs_extra(key: str) -> InvalidSecurityError:
     """The error for a setting that needs a package which is not installed."""
     return InvalidSecurityError(f"{key} needs the package cryptography, which is not installed: {EXTRA}")

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     import ssl
 
-    from kafkapy.protocol.client_core import ClientCore, Handshake
+    from kafkapy.protocol.client_core import Handshake
 
 
 class ClientSecurity(NamedTuple):
     """What a connection to a broker needs; both are None for PLAINTEXT."""
 
     tls: "ssl.SSLContext | None" = None
-    authenticate: "Callable[[ClientCore], Handshake] | None" = None
-    """Makes the handshake that follows that of the versions."""
+    authenticate: "Callable[[str], Handshake] | None" = None
+    """Makes the handshake with a host that follows that of the versions; its steps may block."""
 
 
 NO_SECURITY: Final = ClientSecurity()

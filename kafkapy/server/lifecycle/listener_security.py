@@ -17,7 +17,7 @@ from kafkapy.network.transport import ConnectionTransport, PlaintextTransport, T
 from kafkapy.security import plain, scram
 from kafkapy.security.authentication import SaslSettings
 from kafkapy.security.client import client_security
-from kafkapy.security.errors import AuthenticationFailedError, InvalidSecurityError
+from kafkapy.security.errors import AuthenticationFailedError, InvalidSecurityError, needs_gssapi_extra
 from kafkapy.security.jaas import parse_jaas
 from kafkapy.security.mechanisms import Mechanism
 from kafkapy.security.principals import PrincipalRules
@@ -36,6 +36,7 @@ _SASL_PROTOCOLS: Final = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
 _CLIENT_AUTH: Final = "ssl.client.auth"
 _MAX_SESSION: Final = "connections.max.reauth.ms"
 _OAUTH: Final = "OAUTHBEARER"
+_KERBEROS: Final = "GSSAPI"
 
 
 def listener_values(config: BrokerConfig, listener: str) -> dict[str, str]:
@@ -208,6 +209,19 @@ class ListenerSecurity:
             self._issuer_keys[listener, name] = keys
         return lambda: OAuthServer(validate)
 
+    def _kerberos(self, listener: str, name: str) -> Mechanism:
+        from kafkapy.security.kerberos import short_names
+        from kafkapy.security.kerberos.exchange import GssapiServer
+
+        try:
+            from kafkapy.security.kerberos import login
+        except ImportError as error:
+            raise needs_gssapi_extra("sasl.enabled.mechanisms", error) from None
+        begin = login.acceptor(jaas_options(self._config, listener, name), jaas_key(listener, name))
+        rules = _mechanism_values(self._config, listener, name, [short_names.KEY])[short_names.KEY]
+        names = short_names.ShortNames(rules, login.default_realm())
+        return lambda: GssapiServer(begin(), names)
+
     def _credential_of(self, mechanism: str, user: str) -> ScramCredential | None:
         text = self._user_overrides(user).get(mechanism)
         try:
@@ -221,6 +235,7 @@ _MECHANISMS: Final[Mapping[str, Callable[[ListenerSecurity, str, str], Mechanism
     plain.NAME: ListenerSecurity._plain,  # noqa: SLF001  # methods of the class above
     **dict.fromkeys(scram.HASHES, ListenerSecurity._scram),  # noqa: SLF001
     _OAUTH: ListenerSecurity._oauth,  # noqa: SLF001
+    _KERBEROS: ListenerSecurity._kerberos,  # noqa: SLF001
 }
 
 
@@ -258,5 +273,5 @@ def jaas_options(config: BrokerConfig, listener: str, mechanism: str) -> dict[st
     key = jaas_key(listener, mechanism)
     text = _own_text(config, key)
     if not text:
-        raise InvalidSecurityError(f"{key} is not set: it has the users and passwords of {mechanism}")
+        raise InvalidSecurityError(f"{key} is not set: it has the users and passwords, or the keytab, of {mechanism}")
     return parse_jaas(key, text).options
