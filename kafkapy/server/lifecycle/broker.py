@@ -214,13 +214,7 @@ class BrokerServer:
         logs, identity = self._open_directories(metrics)
         store = await self._open_store(logs, identity)
         requests = LocalRequests(ALL_APIS)
-        orders = self._channel(
-            requests,
-            lambda broker: node.controller.address_of(broker),  # noqa: PLW0108  # set below
-            controller_listener(self.config),
-        )
-        node = MetadataNode(self.config, self.clock, store, orders)
-        self._cleanup.push_async_callback(node.stop)
+        node = self._metadata_node(store, requests)
         await node.prepare(None if self.config.embedded_store or identity is None else identity.cluster_id)
         await self._check_exported(logs, store)
         logs.directories.check_identity(self.config.broker_id, node.cluster_id)
@@ -273,6 +267,17 @@ class BrokerServer:
         if not self.config.embedded_store:
             await node.wait_for_metadata()
         self._cleanup.push_async_callback(self._leave, node, requests)
+
+    def _metadata_node(self, store: MetadataStore, requests: LocalRequests) -> MetadataNode:
+        """Return the parts of the metadata; the controller's requests go to the brokers' listeners for them."""
+        orders = self._channel(
+            requests,
+            lambda broker: node.controller.address_of(broker),  # noqa: PLW0108  # set below
+            controller_listener(self.config),
+        )
+        node = MetadataNode(self.config, self.clock, store, orders)
+        self._cleanup.push_async_callback(node.stop)
+        return node
 
     @property
     def _is_in_cluster(self) -> bool:
