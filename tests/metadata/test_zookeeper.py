@@ -22,12 +22,14 @@ from kafkapy.metadata.store import (
     Result,
     SetData,
     StoreClosedError,
+    StoreRefusedError,
     StoreUnreachableError,
 )
 from kafkapy.metadata.zookeeper import ZooKeeperStore, open_zookeeper
 from kafkapy.metadata.zookeeper_address import ZooKeeperAddress
 from kafkapy.metadata.zookeeper_heartbeat import LONGEST_STEP_S
 from kafkapy.metadata.zookeeper_operations import access_list, results_if_done
+from kafkapy.security.settings import ZooKeeperSecurity
 from kafkapy.testing.clock import ManualClock
 from tests.metadata.zookeeper_server import ZooKeeperServer
 from tests.server.harness import until
@@ -219,7 +221,8 @@ def test_identities_are_confirmed_before_anything_is_sent(password: str) -> None
     async def main() -> None:
         async with ZooKeeperServer() as server:
             clock = ManualClock()
-            settings = SETTINGS._replace(secure=True, credentials=[("digest", f"kafka:{password}")])
+            security = ZooKeeperSecurity(credentials=[("digest", f"kafka:{password}")], protects_nodes=True)
+            settings = SETTINGS._replace(security=security)
             address = ZooKeeperAddress(f"{HOST}:{server.port}", "")
             store = ZooKeeperStore(address, clock, random.Random(1), settings)
             opening = asyncio.ensure_future(store.open())
@@ -230,7 +233,7 @@ def test_identities_are_confirmed_before_anything_is_sent(password: str) -> None
                 return
             await until(lambda: bool(server.sessions))
             await _advanced(clock, opening)
-            with pytest.raises(StoreUnreachableError, match="it does not accept the credentials of the session"):
+            with pytest.raises(StoreRefusedError, match="refuses this broker: it does not accept the credentials"):
                 opening.result()
 
     asyncio.run(main())
@@ -240,7 +243,8 @@ def test_a_session_begins_when_its_identities_are_confirmed_on_a_later_connectio
     async def main() -> None:
         async with ZooKeeperServer() as server:
             server.identities_to_ignore = 2
-            store = new_store(server.port, "", SETTINGS._replace(credentials=[("digest", "kafka:secret")]))
+            security = ZooKeeperSecurity(credentials=[("digest", "kafka:secret")])
+            store = new_store(server.port, "", SETTINGS._replace(security=security))
             events = SessionEvents(store)
             await store.open()
             assert [store.session_id] == list(server.sessions)

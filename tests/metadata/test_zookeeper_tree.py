@@ -1,11 +1,11 @@
 import pytest
 from kazoo.exceptions import AuthFailedError
 
-from kafkapy.metadata.exchange import zookeeper_tree
 from kafkapy.metadata.exchange.metadata_changes import NodeChange, changes
 from kafkapy.metadata.exchange.metadata_tree import MetadataError, MetadataTree
 from kafkapy.metadata.exchange.zookeeper_tree import connected
 from kafkapy.metadata.zookeeper_address import ZooKeeperAddress
+from kafkapy.security import kazoo_client
 from tests.metadata.fake_zookeeper import SERVERS, FakeZooKeeper
 from tests.metadata.metadata_samples import NODES, tree, without
 
@@ -13,7 +13,7 @@ from tests.metadata.metadata_samples import NODES, tree, without
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> FakeZooKeeper:
     fake = FakeZooKeeper()
-    monkeypatch.setattr(zookeeper_tree, "KazooClient", fake.client)
+    monkeypatch.setattr(kazoo_client, "KazooClient", fake.client)
     return fake
 
 
