@@ -24,6 +24,7 @@ MAX_FRAME_SIZE: Final = 64 * 1024 * 1024
 """A larger response, such as the names of a million children, ends the connection."""
 
 _LENGTH_SIZE: Final = int_struct.size
+_CLOSED: Final = "the server closed the connection"
 XID_PING: Final = -2
 PING: Final = int_struct.pack(XID_PING) + int_struct.pack(Ping.type)
 
@@ -132,6 +133,8 @@ class ServerConnection(asyncio.Protocol):
                 self.receive(payload)
         except (struct.error, ValueError, RuntimeError) as error:  # kazoo raises the last one for unknown error codes
             self.abort(f"it sent what is no response of a ZooKeeper ({error})")
+        if self._tls is not None and self._tls.is_over:
+            self.abort(_CLOSED)
 
     def connection_lost(self, error: Exception | None) -> None:
         """See ``asyncio.BaseProtocol``."""
@@ -139,7 +142,7 @@ class ServerConnection(asyncio.Protocol):
             if self._socket is not None:
                 self._socket.close()
             self._socket = None
-        self.abort("the server closed the connection" if error is None else f"the connection broke: {error}")
+        self.abort(_CLOSED if error is None else f"the connection broke: {error}")
 
     def _write(self, transport: asyncio.Transport, data: bytes) -> None:
         transport.write(self._unsent + data)

@@ -19,6 +19,8 @@ class TlsChannel:
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
         self.is_open = False
         """Whether the handshake is done: before, nothing can be encrypted."""
+        self.is_over = False
+        """Whether the server sends nothing any more."""
 
     def start(self) -> None:
         """Begin the handshake."""
@@ -29,12 +31,13 @@ class TlsChannel:
         """Continue the handshake with the server's bytes, or decrypt them as far as they are complete."""
         self._incoming.write(data)
         plain = []
-        with suppress(ssl.SSLWantReadError, ssl.SSLZeroReturnError):  # the end of TLS precedes that of the stream
+        with suppress(ssl.SSLWantReadError):
             if not self.is_open:
                 self._tls.do_handshake()
                 self.is_open = True
             while part := self._tls.read(_READ_SIZE):
                 plain.append(part)
+            self.is_over = True
         return b"".join(plain)
 
     def encrypt(self, data: bytes) -> None:

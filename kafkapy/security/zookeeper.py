@@ -78,7 +78,8 @@ class DigestLogin:
         try:
             while (response := client.process(challenge)) is not None:
                 challenge = yield response
-        except (SASLError, SASLProtocolException, ValueError, AttributeError):  # the last one: there is no nonce
+        # pure-sasl raises the last two for messages that lack a part, or come out of order.
+        except (SASLError, SASLProtocolException, ValueError, AttributeError, TypeError):
             raise AuthenticationFailedError("it does not authenticate by DIGEST-MD5") from None
 
 
