@@ -88,15 +88,15 @@ class SecuredZooKeeper(ZooKeeper):
         path.write_text(self.authority.certificate)
         return path
 
-    def broker_settings(self, name: str) -> dict[str, str]:
-        """The keys of a broker, which shows a certificate with this name."""
-        settings = {"zookeeper.connect": self.bootstrap, "zookeeper.set.acl": "true"}
+    def broker_settings(self, chroot: str = "") -> dict[str, str]:
+        """The keys of a broker whose tree is below the chroot; all show certificates with the same name."""
+        port = self.secure_port if self.has_tls else self.port
+        settings = {"zookeeper.connect": f"{HOST}:{port}{chroot}", "zookeeper.set.acl": "true"}
         if self.has_tls:
             settings |= {
-                "zookeeper.connect": f"{HOST}:{self.secure_port}",
                 "zookeeper.ssl.client.enable": "true",
                 "zookeeper.clientCnxnSocket": NETTY,
-                "zookeeper.ssl.keystore.location": str(self.key_store(name)),
+                "zookeeper.ssl.keystore.location": str(self.key_store("broker")),
                 "zookeeper.ssl.truststore.location": str(self.trust_store()),
             }
         return settings
@@ -133,7 +133,7 @@ def access_lists(tree: Any, path: str = "/") -> dict[str, list[tuple[int, str, s
 
 def apache_broker(zookeeper: SecuredZooKeeper, broker_id: int, config: Mapping[str, str]) -> RealKafka:
     """A broker of Apache Kafka 2.7.2, not started."""
-    settings = {**zookeeper.broker_settings("broker"), **config}
+    settings = {**zookeeper.broker_settings(), **config}
     jvm = [*QUICK_START, *zookeeper.jvm_options()]
     return RealKafka("2.7.2", zookeeper=zookeeper, broker_id=broker_id, config=settings, jvm=jvm, heap="256M")
 
@@ -142,7 +142,7 @@ class SecuredKafkapy(KafkapyProcess):
     """A broker of kafkapy on a secured ZooKeeper, not started."""
 
     def __init__(self, zookeeper: SecuredZooKeeper, broker_id: int, config: Mapping[str, str]) -> None:
-        settings = {"broker.id": str(broker_id), **zookeeper.broker_settings("broker"), **config}
+        settings = {"broker.id": str(broker_id), **zookeeper.broker_settings(), **config}
         super().__init__(config=settings)
         self.jvm_options = zookeeper.jvm_options()
 

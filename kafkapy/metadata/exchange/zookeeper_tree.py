@@ -17,7 +17,7 @@ from kafkapy.metadata.tree import parent_of
 from kafkapy.metadata.znodes import BrokerIdsZNode, ClusterIdZNode, ControllerEpochZNode
 from kafkapy.metadata.zookeeper_address import ZooKeeperAddress
 from kafkapy.metadata.zookeeper_operations import access_list
-from kafkapy.security.kazoo_client import new_kazoo_client, tls_failure
+from kafkapy.security.kazoo_client import new_kazoo_client, tls_failure, why_refused
 from kafkapy.security.settings import OPEN_ZOOKEEPER, ZooKeeperSecurity
 
 CONNECT_S: Final = 10.0
@@ -158,7 +158,7 @@ def connected(
             " is the address right?"
         ) from error
     except KazooException as error:
-        raise MetadataError(f"the ZooKeeper at {address} refuses ({type(error).__name__} {error})") from error
+        raise MetadataError(f"the ZooKeeper at {address} refuses ({why_refused(client, error)})") from error
     finally:
         client.stop()
         client.close()
