@@ -25,6 +25,8 @@ from harness.secured_zookeeper import (
     apache_broker,
 )
 from kafkapy.clients.cluster import ClusterClient
+from kafkapy.clients.original.registry import KazooRegistry
+from kafkapy.clients.original.settings import Properties, ZooKeeperConnectSettings
 from kafkapy.clients.users import set_password
 from kafkapy.security.certificates import Authority
 
@@ -167,6 +169,22 @@ def test_a_broker_that_is_refused_says_why_in_one_sentence(keeper: SecuredZooKee
     assert "zookeeper.ssl.truststore.location: '/nowhere' can't be read: No such file" in _refusal(
         keeper, {"zookeeper.ssl.truststore.location": "/nowhere"}
     )
+
+
+def test_an_original_client_uses_the_settings_of_a_broker(
+    keeper: SecuredZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA_OPTS", " ".join(keeper.jvm_options()))
+    settings = keeper.broker_settings()
+    del settings["zookeeper.set.acl"]
+    properties = Properties(settings)
+    registry = KazooRegistry(ZooKeeperConnectSettings.read(properties))
+    try:
+        properties.end()
+        registry.ensure("/original/consumers")
+        assert registry.children("/original") == ["consumers"]
+    finally:
+        registry.close()
 
 
 def test_metadata_are_exported_to_a_secured_zookeeper_and_imported_again(

@@ -17,14 +17,14 @@ class IdentityRefusedError(Exception):
     """The server does not accept an identity; the text says which one."""
 
 
-class Answer(NamedTuple):
+class IdentityAnswer(NamedTuple):
     """The server's answer to one step."""
 
     error: int
     body: bytes
 
 
-def identification(security: ZooKeeperSecurity) -> Generator[bytes, Answer, None]:
+def identification(security: ZooKeeperSecurity) -> Generator[bytes, IdentityAnswer, None]:
     """Yield the payloads that present the session's identities, one after the other; is sent the server's answers.
 
     Raises IdentityRefusedError, and ValueError for an answer that can't be read.

@@ -3,7 +3,6 @@
 import os
 
 from kafkapy.config.broker_config import BrokerConfig
-from kafkapy.config.broker_keys import BROKER_KEYS
 from kafkapy.config.errors import InvalidConfigError
 from kafkapy.config.keys import format_value
 from kafkapy.config.own_keys import ZOOKEEPER_DIGEST
@@ -23,7 +22,7 @@ def security_of(config: BrokerConfig, now_ms: int) -> ZooKeeperSecurity:
     if config.flag("zookeeper.ssl.client.enable") or JAAS_FILE in jvm_options:
         from kafkapy.security import zookeeper
 
-        values = {name: format_value(config[name]) or "" for name in BROKER_KEYS if name.startswith("zookeeper.")}
+        values = {name: format_value(config[name]) or "" for name in zookeeper.KEYS}
         has_certificate = zookeeper.has_certificate(values)
         try:
             security = zookeeper.zookeeper_security(values, jvm_options, now_ms)

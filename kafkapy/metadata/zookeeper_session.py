@@ -70,7 +70,7 @@ from kafkapy.metadata.tree import Watches
 from kafkapy.metadata.zookeeper_address import ZooKeeperAddress
 from kafkapy.metadata.zookeeper_connection import PING, XID_PING, ServerConnection, SetWatches
 from kafkapy.metadata.zookeeper_heartbeat import Heartbeat
-from kafkapy.metadata.zookeeper_identities import Answer, IdentityRefusedError, identification
+from kafkapy.metadata.zookeeper_identities import IdentityAnswer, IdentityRefusedError, identification
 from kafkapy.metadata.zookeeper_operations import (
     NO_NODE,
     SASL_REQUIRED,
@@ -165,7 +165,7 @@ class ZooKeeperSession:
         # The connection.
         self._connection: ServerConnection | None = None
         self._accepted: asyncio.Future[None] | None = None
-        self._identifying: Generator[bytes, Answer, None] | None = None
+        self._identifying: Generator[bytes, IdentityAnswer, None] | None = None
         """Presents the session's identities on this connection, until the server has accepted them."""
         self._xid = 0
         self._failures = 0
@@ -326,7 +326,7 @@ class ZooKeeperSession:
         if header.xid == _XID_EVENT:
             self._watched(payload, offset)
         elif self._identifying is not None and header.xid != XID_PING:
-            self._identify(Answer(header.err, payload[offset:]))
+            self._identify(IdentityAnswer(header.err, payload[offset:]))
         elif header.xid not in (XID_PING, _XID_WATCHES) and not self._is_closed:
             self._answered(header, payload, offset)
 
@@ -469,7 +469,7 @@ class ZooKeeperSession:
         self._identifying = identification(self._settings.security)
         self._identify(None)
 
-    def _identify(self, answer: Answer | None) -> None:
+    def _identify(self, answer: IdentityAnswer | None) -> None:
         """Present the session's next identity, after the answer to the one before; after all, enter the session."""
         assert self._identifying is not None, "the server answers to an identity"
         assert self._connection is not None, "the answer came on it"

@@ -32,6 +32,7 @@ ENABLED: Final = "zookeeper.ssl.client.enable"
 _SOCKET: Final = "zookeeper.clientCnxnSocket"
 _NETTY: Final = "org.apache.zookeeper.ClientCnxnSocketNetty"
 _KEY_STORE: Final = "zookeeper.ssl.keystore.location"
+_ALGORITHM: Final = "zookeeper.ssl.endpoint.identification.algorithm"
 _TLS_KEYS: Final = {
     "ssl.keystore.location": _KEY_STORE,
     "ssl.keystore.password": "zookeeper.ssl.keystore.password",
@@ -41,9 +42,12 @@ _TLS_KEYS: Final = {
     "ssl.truststore.type": "zookeeper.ssl.truststore.type",
     "ssl.enabled.protocols": "zookeeper.ssl.enabled.protocols",
     "ssl.cipher.suites": "zookeeper.ssl.cipher.suites",
-    "ssl.endpoint.identification.algorithm": "zookeeper.ssl.endpoint.identification.algorithm",
+    "ssl.endpoint.identification.algorithm": _ALGORITHM,
 }
 """The key of a broker's listener → the one for the connection to a ZooKeeper with the same meaning."""
+_PROTOCOL: Final = "zookeeper.ssl.protocol"
+KEYS: Final = (ENABLED, _SOCKET, _PROTOCOL, *_TLS_KEYS.values())
+"""All keys that are read."""
 
 
 class DigestLogin:
@@ -105,8 +109,8 @@ def _tls_context(values: Values, now_ms: int) -> "ssl.SSLContext":
             f"{ENABLED} is true: set {_SOCKET} to {_NETTY} too, without which Apache Kafka does not encrypt"
         )
     texts = {name: values.get(key, "") for name, key in _TLS_KEYS.items()}
-    texts["ssl.enabled.protocols"] = texts["ssl.enabled.protocols"] or values.get("zookeeper.ssl.protocol", "")
-    is_checked = texts["ssl.endpoint.identification.algorithm"].upper() == "HTTPS"
+    texts["ssl.enabled.protocols"] = texts["ssl.enabled.protocols"] or values.get(_PROTOCOL) or "TLSv1.2"
+    is_checked = values.get(_ALGORITHM, "HTTPS").upper() == "HTTPS"
     texts["ssl.endpoint.identification.algorithm"] = "https" if is_checked else ""
     for store in ("ssl.keystore", "ssl.truststore"):
         if not texts[f"{store}.type"] and texts[f"{store}.location"].lower().endswith(".pem"):

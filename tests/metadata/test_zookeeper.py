@@ -3,7 +3,6 @@
 import asyncio
 import random
 import re
-import ssl
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -34,10 +33,9 @@ from kafkapy.metadata.zookeeper_heartbeat import LONGEST_STEP_S
 from kafkapy.metadata.zookeeper_operations import access_list, results_if_done
 from kafkapy.security.certificates import Authority
 from kafkapy.security.settings import ZooKeeperSecurity
-from kafkapy.security.tls import client_context, server_context
 from kafkapy.security.zookeeper import DigestLogin
 from kafkapy.testing.clock import ManualClock
-from tests.metadata.zookeeper_server import ZooKeeperServer
+from tests.metadata.zookeeper_server import ZooKeeperServer, client_tls, server_tls
 from tests.server.harness import until
 
 
@@ -328,36 +326,11 @@ def authority() -> Authority:
     return Authority("authority", time.time_ns() // 1_000_000)
 
 
-def _server_tls(authority: Authority, *hosts: str) -> ssl.SSLContext:
-    key, certificate = authority.issue("zookeeper", hosts)
-    values = {
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.key": key,
-        "ssl.keystore.certificate.chain": certificate,
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.certificates": authority.certificate,
-        "ssl.client.auth": "required",
-    }
-    return server_context(values, 0)
-
-
-def _tls(authority: Authority, client: Authority) -> ZooKeeperSecurity:
-    key, certificate = client.issue("broker")
-    values = {
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.key": key,
-        "ssl.keystore.certificate.chain": certificate,
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.certificates": authority.certificate,
-    }
-    return ZooKeeperSecurity(tls=client_context(values, 0))
-
-
 def test_a_session_over_tls_is_kept_alive_while_the_event_loop_is_in_a_long_step(authority: Authority) -> None:
     async def main() -> None:
-        async with ZooKeeperServer(_server_tls(authority, HOST)) as server:
+        async with ZooKeeperServer(server_tls(authority, HOST)) as server:
             clock = StuckClock()
-            settings = SETTINGS._replace(security=_tls(authority, authority), session_timeout_ms=6_000)
+            settings = SETTINGS._replace(security=client_tls(authority, authority), session_timeout_ms=6_000)
             store = ZooKeeperStore(ZooKeeperAddress(f"{HOST}:{server.port}", ""), clock, random.Random(1), settings)
             await store.open()
             for pings in range(1, 4):
@@ -394,8 +367,8 @@ def test_why_tls_fails_is_told(
     other = Authority("other", time.time_ns() // 1_000_000)
 
     async def main() -> None:
-        async with ZooKeeperServer(_server_tls(authority, host)) as server:
-            security = _tls(authority if trusted else other, authority if trusting else other)
+        async with ZooKeeperServer(server_tls(authority, host)) as server:
+            security = client_tls(authority if trusted else other, authority if trusting else other)
             store = new_store(server.port, "", SETTINGS._replace(security=security))
             opening = asyncio.ensure_future(store.open())
             await until(lambda: "No ZooKeeper yet" in caplog.text)

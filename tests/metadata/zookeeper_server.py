@@ -32,6 +32,9 @@ from kafkapy.metadata.store import (
     WatchEvent,
 )
 from kafkapy.metadata.tree import Tree, TreeNode, Watches
+from kafkapy.security.certificates import Authority
+from kafkapy.security.settings import ZooKeeperSecurity
+from kafkapy.security.tls import client_context, server_context
 from tests.metadata import digest_server
 
 CODES: dict[type[StoreError], int] = {
@@ -316,3 +319,30 @@ def _operations(payload: bytes) -> Iterable[Operation]:
             yield SetData(path, data, number)
         else:
             yield (Delete if kind == 2 else Check)(path, number)
+
+
+def server_tls(authority: Authority, *hosts: str) -> ssl.SSLContext:
+    """The context of a server that wants certificates of clients."""
+    key, certificate = authority.issue("zookeeper", hosts)
+    values = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.key": key,
+        "ssl.keystore.certificate.chain": certificate,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": authority.certificate,
+        "ssl.client.auth": "required",
+    }
+    return server_context(values, 0)
+
+
+def client_tls(authority: Authority, client: Authority) -> ZooKeeperSecurity:
+    """The security of a client that trusts one authority, and has a certificate of another."""
+    key, certificate = client.issue("broker")
+    values = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.key": key,
+        "ssl.keystore.certificate.chain": certificate,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": authority.certificate,
+    }
+    return ZooKeeperSecurity(tls=client_context(values, 0))
