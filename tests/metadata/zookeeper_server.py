@@ -227,7 +227,8 @@ class Connection(asyncio.Protocol):
         if token and not self._server.proves_password:
             answer = b"rspauth=00"
         self._has_login = bool(token) and answer is not None
-        self.reply(xid, 0, BAD_PASSWORD if answer is None else 0, serialization.write_buffer(answer or b""))
+        refusal = SASL_REQUIRED if self._server.requires_sasl else BAD_PASSWORD  # as ZooKeeper 3.5.9
+        self.reply(xid, 0, refusal if answer is None else 0, serialization.write_buffer(answer or b""))
         if answer is None:
             self.close()
 
