@@ -16,7 +16,6 @@ from kafkapy.config.broker_keys import KNOWN_KEYS, broker_key, synonyms
 from kafkapy.config.errors import InvalidConfigError, invalid_value
 from kafkapy.config.keys import Dynamic, Value, format_of, format_value, is_at_least
 from kafkapy.config.listeners import EndPoint, parse_counts, parse_listeners, parse_protocol_map
-from kafkapy.config.own_keys import ZOOKEEPER_DIGEST
 from kafkapy.config.topic_keys import COMPRESSION_TYPES
 
 # The overrides that change while a broker runs: one layer for all brokers, above it one for this broker alone.
@@ -435,7 +434,8 @@ class BrokerConfig:
 # plaintext instead of TLS, or every client instead of the authorized ones, would be worse than not starting.
 
 REFUSED_KEYS: Final = {
-    "zookeeper.ssl.client.enable": "kafkapy has no TLS yet",
+    "zookeeper.ssl.crl.enable": "kafkapy reads no revocation lists",
+    "zookeeper.ssl.ocsp.enable": "kafkapy has no Online Certificate Status Protocol",
     "client.quota.callback.class": "kafkapy can't load Java classes",
     "create.topic.policy.class.name": "kafkapy can't load Java classes",
     "alter.config.policy.class.name": "kafkapy can't load Java classes",
@@ -454,10 +454,6 @@ def check_built(config: BrokerConfig) -> None:
     for name, reason in REFUSED_KEYS.items():
         if config[name]:
             raise InvalidConfigError(f"{name} is set: {reason}")
-    if config["zookeeper.set.acl"] and not config[ZOOKEEPER_DIGEST]:
-        raise InvalidConfigError(
-            f"zookeeper.set.acl is set: protected nodes need an owner; set {ZOOKEEPER_DIGEST} to user:password"
-        )
     selector = config["replica.selector.class"]
     if selector and selector != RACK_AWARE_SELECTOR:
         raise InvalidConfigError(

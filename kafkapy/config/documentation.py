@@ -302,6 +302,11 @@ UNUSED: Final = frozenset({
 } - {
     "zookeeper.connect", "zookeeper.session.timeout.ms", "zookeeper.connection.timeout.ms",
     "zookeeper.max.in.flight.requests", "zookeeper.set.acl",
+    "zookeeper.ssl.client.enable", "zookeeper.clientCnxnSocket", "zookeeper.ssl.protocol",
+    "zookeeper.ssl.keystore.location", "zookeeper.ssl.keystore.password", "zookeeper.ssl.keystore.type",
+    "zookeeper.ssl.truststore.location", "zookeeper.ssl.truststore.password", "zookeeper.ssl.truststore.type",
+    "zookeeper.ssl.enabled.protocols", "zookeeper.ssl.cipher.suites",
+    "zookeeper.ssl.endpoint.identification.algorithm",
     "ssl.enabled.protocols", "ssl.cipher.suites", "ssl.client.auth", "ssl.principal.mapping.rules",
     "ssl.endpoint.identification.algorithm", "ssl.key.password",
     "ssl.keystore.type", "ssl.keystore.location", "ssl.keystore.password", "ssl.keystore.key",
