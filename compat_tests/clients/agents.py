@@ -55,13 +55,17 @@ def _dotted(version: tuple[int, int]) -> str:
     return ".".join(map(str, version))
 
 
+def _check_commands(client: str, *commands: str) -> None:
+    for command in commands:
+        if shutil.which(command) is None:
+            raise MissingToolchainError(f"the Rust client {client} wants the {command} command")
+
+
 @cache
 def _rust(client: str, folder: str, *needed: str) -> list[str]:
     """The command of a Rust client, compiled by cargo."""
     source = HERE / folder
-    for command in ("cargo", *needed):
-        if shutil.which(command) is None:
-            raise MissingToolchainError(f"the Rust client {client} wants the {command} command")
+    _check_commands(client, "cargo", *needed)
     wanted = _wanted(source / "Cargo.toml", r'^rust-version = "(\d+)\.(\d+)')
     here = _version(["cargo", "--version"], r"cargo (\d+)\.(\d+)")
     if here < wanted:
@@ -73,12 +77,11 @@ def _rust(client: str, folder: str, *needed: str) -> list[str]:
 
 def _rdkafka() -> list[str]:
     """The command of rdkafka, whose librdkafka is compiled too."""
-    if (
-        shutil.which("pkg-config") is None
-        or subprocess.run(["pkg-config", "--exists", "openssl"], check=False).returncode
-    ):
+    needed = ("cc", "make", "pkg-config")
+    _check_commands("rdkafka", "cargo", *needed)
+    if subprocess.run(["pkg-config", "--exists", "openssl"], check=False).returncode:
         raise MissingToolchainError("the Rust client rdkafka wants OpenSSL's headers (Debian's package libssl-dev)")
-    return _rust("rdkafka", "rdkafka", "cc", "make")
+    return _rust("rdkafka", "rdkafka", *needed)
 
 
 @cache

@@ -28,6 +28,15 @@ EXAMPLES: Final = examples(
     "kafkapy mirror --from east:9094 --from-config east.properties --to west:9092",
 )
 CONFIG_HELP: Final = "Client properties, as for --command-config,"
+FromConfig = Annotated[
+    Path | None, typer.Option("--from-config", metavar="FILE", help=f"{CONFIG_HELP} of the cluster to copy from.")
+]
+ToConfig = Annotated[
+    Path | None, typer.Option("--to-config", metavar="FILE", help=f"{CONFIG_HELP} of the cluster to copy to.")
+]
+Interval = Annotated[
+    float, typer.Option("--interval", min=0.1, help="Seconds between lines of progress without a terminal.")
+]
 Side = tuple[Path | None, str]
 """The client properties of a cluster, and its bootstrap addresses."""
 TIMEOUT_S: Final = 40.0
@@ -65,15 +74,9 @@ def run(  # noqa: PLR0913, PLR0917  # typer reads a command's options from its p
     replication_factor: Annotated[
         int, typer.Option("--replication-factor", help="Replicas of topics that are created; -1: as the target likes.")
     ] = -1,
-    interval: Annotated[
-        float, typer.Option("--interval", min=0.1, help="Seconds between lines of progress without a terminal.")
-    ] = 10.0,
-    from_config: Annotated[
-        Path | None, typer.Option("--from-config", metavar="FILE", help=f"{CONFIG_HELP} of the cluster to copy from.")
-    ] = None,
-    to_config: Annotated[
-        Path | None, typer.Option("--to-config", metavar="FILE", help=f"{CONFIG_HELP} of the cluster to copy to.")
-    ] = None,
+    interval: Interval = 10.0,
+    from_config: FromConfig = None,
+    to_config: ToConfig = None,
     as_json: Json = False,
 ) -> None:
     """Copy topics with their partitions from one cluster to another, until SIGTERM, SIGHUP or Ctrl-C.
