@@ -1,9 +1,10 @@
 """Clients in other languages: a small program for each, which gets calls as lines of JSON.
 
 A question is `{"do": name, …}`; the answer is `{"result": …}` or `{"error": {"code": number, "message": …}}`, where
-code -100 says that the library can't do this at all. Every question names the broker's `bootstrap` address, so one
-program serves all brokers of a session. Bytes travel as base64, null as null. The program keeps group members polling,
-and loads sending, in the background between questions.
+code -100 says that the library can't do this at all. Every question names the broker's `bootstrap` address, and the
+`settings` of its security as `client_settings` of `kafkapy.testing` gives them, so one program serves all brokers of a
+session. Bytes travel as base64, null as null. The program keeps group members polling, and loads sending, in the
+background between questions.
 """
 
 import base64
@@ -14,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -33,6 +35,7 @@ from compat_tests.clients.client import (
 
 POLL_S = 0.05
 UNSUPPORTED = -100
+WITHOUT_SECURITY: Mapping[str, object] = MappingProxyType({})
 
 
 def _packed(data: bytes | None) -> str | None:
@@ -136,13 +139,20 @@ class AgentLoad:
 class AgentClient:
     """An agent as a `Client` of the scenarios."""
 
-    def __init__(self, name: str, agent: Agent, bootstrap: str, abilities: Abilities) -> None:
+    def __init__(
+        self,
+        name: str,
+        agent: Agent,
+        bootstrap: str,
+        abilities: Abilities,
+        settings: Mapping[str, object] = WITHOUT_SECURITY,
+    ) -> None:
         self.name = name
         self.bootstrap = bootstrap
         self.sends_null_headers = abilities.sends_null_headers
         self.hashes_like_java = abilities.hashes_like_java
         self.is_idempotent = abilities.is_idempotent
-        self._ask = partial(agent.ask, bootstrap=bootstrap)
+        self._ask = partial(agent.ask, bootstrap=bootstrap, settings=dict(settings))
 
     def produce(self, topic: str, records: Sequence[Sent], options: ProduceOptions = DEFAULTS) -> list[tuple[int, int]]:
         settings = {

@@ -5,12 +5,12 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from pathlib import Path
 
-from compat_tests.clients.agent import Abilities, Agent, AgentClient
-from harness.jars import VERSIONS
+from compat_tests.clients.agent import WITHOUT_SECURITY, Abilities, Agent, AgentClient
+from harness.jars import BENCH_VERSIONS, VERSIONS
 from harness.java_programs import BUILT, MissingToolchainError, java_command
 
 HERE = Path(__file__).resolve().parent
@@ -55,13 +55,17 @@ def _dotted(version: tuple[int, int]) -> str:
     return ".".join(map(str, version))
 
 
+def _check_commands(client: str, *commands: str) -> None:
+    for command in commands:
+        if shutil.which(command) is None:
+            raise MissingToolchainError(f"the Rust client {client} wants the {command} command")
+
+
 @cache
 def _rust(client: str, folder: str, *needed: str) -> list[str]:
     """The command of a Rust client, compiled by cargo."""
     source = HERE / folder
-    for command in ("cargo", *needed):
-        if shutil.which(command) is None:
-            raise MissingToolchainError(f"the Rust client {client} wants the {command} command")
+    _check_commands(client, "cargo", *needed)
     wanted = _wanted(source / "Cargo.toml", r'^rust-version = "(\d+)\.(\d+)')
     here = _version(["cargo", "--version"], r"cargo (\d+)\.(\d+)")
     if here < wanted:
@@ -69,6 +73,15 @@ def _rust(client: str, folder: str, *needed: str) -> list[str]:
     target = BUILT / folder
     _build(["cargo", "build", "--quiet", "--locked", "--target-dir", str(target)], source)
     return [str(target / "debug" / "kafkapy-compat")]
+
+
+def _rdkafka() -> list[str]:
+    """The command of rdkafka, whose librdkafka is compiled too."""
+    needed = ("cc", "make", "pkg-config")
+    _check_commands("rdkafka", "cargo", *needed)
+    if subprocess.run(["pkg-config", "--exists", "openssl"], check=False).returncode:
+        raise MissingToolchainError("the Rust client rdkafka wants OpenSSL's headers (Debian's package libssl-dev)")
+    return _rust("rdkafka", "rdkafka", *needed)
 
 
 @cache
@@ -122,9 +135,12 @@ AGENTS: dict[str, Callable[[], list[str]]] = {
     **{f"java-{version}": partial(_java, version) for version in VERSIONS},
 }
 LONG_AGENTS: dict[str, Callable[[], list[str]]] = {
-    "rdkafka": lambda: _rust("rdkafka", "rdkafka", "cc", "make"),
+    "rdkafka": _rdkafka,
 }
 """The clients that take minutes to build: their tests are marked `long`."""
+NEWEST = f"java-{BENCH_VERSIONS[-1]}"
+NEWEST_AGENTS: dict[str, Callable[[], list[str]]] = {NEWEST: partial(_java, BENCH_VERSIONS[-1])}
+"""The newest clients of Java, whose jars only long runs have."""
 
 
 class Agents:
@@ -133,12 +149,15 @@ class Agents:
     def __init__(self) -> None:
         self._running: dict[str, Agent] = {}
 
-    def client(self, name: str, bootstrap: str) -> AgentClient:
-        """The named client, started at the first call; raises MissingToolchainError."""
+    def client(self, name: str, bootstrap: str, settings: Mapping[str, object] = WITHOUT_SECURITY) -> AgentClient:
+        """The named client, started at the first call; raises MissingToolchainError.
+
+        ``settings`` are those of ``client_settings`` for a broker with security.
+        """
         agent = self._running.get(name)
         if agent is None:
-            agent = self._running[name] = Agent({**AGENTS, **LONG_AGENTS}[name]())
-        return AgentClient(name, agent, bootstrap, ABILITIES.get(name, Abilities()))
+            agent = self._running[name] = Agent({**AGENTS, **LONG_AGENTS, **NEWEST_AGENTS}[name]())
+        return AgentClient(name, agent, bootstrap, ABILITIES.get(name, Abilities()), settings)
 
     def close(self) -> None:
         """Ends the programs."""

@@ -35,8 +35,12 @@ _chosen: ContextVar[Path | None] = ContextVar("command_config", default=None)
 
 def connect(bootstrap: str, timeout_s: float = 10.0) -> ClusterClient:
     """Return a client of the cluster; raises ClientError if the file of ``--command-config`` can't be used."""
-    path = _chosen.get()
-    return ClusterClient(bootstrap, timeout_s, NO_SECURITY if path is None else _security(path))
+    return connect_by(_chosen.get(), bootstrap, timeout_s)
+
+
+def connect_by(config: Path | None, bootstrap: str, timeout_s: float) -> ClusterClient:
+    """Return a client with the security of a properties file; raises ClientError if the file can't be used."""
+    return ClusterClient(bootstrap, timeout_s, NO_SECURITY if config is None else _security(config))
 
 
 def _security(path: Path) -> ClientSecurity:

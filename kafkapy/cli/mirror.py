@@ -5,15 +5,16 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Annotated, Final
 
 import typer
 
+from kafkapy.cli.connect import connect_by
 from kafkapy.cli.options import Json
 from kafkapy.cli.output import counted, done, examples, fail, failures_in_one_line, progress, say, shows_progress
 from kafkapy.cli.signals import stop_signals
-from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import NoBrokerError
 from kafkapy.clients.mirror.common import DEFAULT_GROUP, MirrorOptions
 from kafkapy.clients.mirror.engine import Mirror, MirrorProgress
@@ -24,7 +25,20 @@ EXAMPLES: Final = examples(
     "kafkapy mirror --from east:9092 --to west:9092 --topics 'orders,payments\\..*' --exactly-once",
     "kafkapy mirror --from east:9092 --to west:9092 --groups '.*'",
     "kafkapy mirror --from 127.0.0.1:9092 --to 127.0.0.1:9093 --once",
+    "kafkapy mirror --from east:9094 --from-config east.properties --to west:9092",
 )
+CONFIG_HELP: Final = "Client properties, as for --command-config,"
+FromConfig = Annotated[
+    Path | None, typer.Option("--from-config", metavar="FILE", help=f"{CONFIG_HELP} of the cluster to copy from.")
+]
+ToConfig = Annotated[
+    Path | None, typer.Option("--to-config", metavar="FILE", help=f"{CONFIG_HELP} of the cluster to copy to.")
+]
+Interval = Annotated[
+    float, typer.Option("--interval", min=0.1, help="Seconds between lines of progress without a terminal.")
+]
+Side = tuple[Path | None, str]
+"""The client properties of a cluster, and its bootstrap addresses."""
 TIMEOUT_S: Final = 40.0
 """The longest wait for a response: longer than a broker may take for acks=all."""
 END_S: Final = 10.0
@@ -60,9 +74,9 @@ def run(  # noqa: PLR0913, PLR0917  # typer reads a command's options from its p
     replication_factor: Annotated[
         int, typer.Option("--replication-factor", help="Replicas of topics that are created; -1: as the target likes.")
     ] = -1,
-    interval: Annotated[
-        float, typer.Option("--interval", min=0.1, help="Seconds between lines of progress without a terminal.")
-    ] = 10.0,
+    interval: Interval = 10.0,
+    from_config: FromConfig = None,
+    to_config: ToConfig = None,
     as_json: Json = False,
 ) -> None:
     """Copy topics with their partitions from one cluster to another, until SIGTERM, SIGHUP or Ctrl-C.
@@ -86,17 +100,17 @@ def run(  # noqa: PLR0913, PLR0917  # typer reads a command's options from its p
         replication_factor=replication_factor,
         sync_configs=sync_configs,
     )
-    found = _copy(source, target, options, interval)
+    found = _copy((from_config, source), (to_config, target), options, interval)
     message = f"copied {counted(found.records, 'record')} of {counted(found.partitions, 'partition')}"
     rest = "" if not found.lag else f"; {counted(found.lag, 'offset')} left"
     done(message + rest, as_json=as_json, **found._asdict())
 
 
-def _copy(source: str, target: str, options: MirrorOptions, interval_s: float) -> MirrorProgress:
+def _copy(source: Side, target: Side, options: MirrorOptions, interval_s: float) -> MirrorProgress:
     """Run a mirror to its end; a failure ends the command with one line."""
     now_s = SystemClock().monotonic_s
     with failures_in_one_line(), ExitStack() as stack:
-        clients = tuple(stack.enter_context(ClusterClient(each, TIMEOUT_S)) for each in (source, target))
+        clients = tuple(stack.enter_context(connect_by(*each, TIMEOUT_S)) for each in (source, target))
         stop = stack.enter_context(_stopped_by_signals())
         mirror = Mirror(
             (clients[0], clients[1]),

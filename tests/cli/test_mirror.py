@@ -57,6 +57,33 @@ def test_once(source: Broker, target: Broker, capsys: pytest.CaptureFixture[str]
     assert json.loads(capsys.readouterr().out) == {**counts, "is_connected": True}
 
 
+def test_a_secured_source_and_target(target: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Broker(security="scram", topics=["secured"]) as secured:
+        assert secured.security is not None
+        secured.produce("secured", b"v")
+        target.create_topic("back")
+        config = tmp_path / "client.properties"
+        config.write_text("\n".join(secured.security.property_lines(secured.bootstrap)))
+        there = [
+            "mirror",
+            "--once",
+            "--to",
+            target.bootstrap,
+            "--from",
+            secured.bootstrap,
+            "--from-config",
+            f"{config}",
+        ]
+        assert cli.main(there) == 0
+        assert capsys.readouterr().out == "copied 1 record of 1 partition\n"
+        back = ["mirror", "--once", "--from", target.bootstrap, "--to", secured.bootstrap, "--topics", "back"]
+        assert cli.main([*back, "--to-config", f"{config}"]) == 0
+        assert "topic back is created on the target" in capsys.readouterr().err
+        config.write_text("security.protocol=TLS")
+        assert cli.main(there) == 1
+        assert str(config) in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

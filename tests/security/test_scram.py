@@ -1,6 +1,8 @@
 """SCRAM against scramp, an implementation of others, and against the example of RFC 7677."""
 
 import base64
+import hashlib
+import hmac
 from collections.abc import Callable
 
 import pytest
@@ -81,6 +83,30 @@ def test_messages_of_an_earlier_exchange_are_refused() -> None:
     server.step(first)
     with pytest.raises(MalformedTokenError, match="nonce"):
         server.step(final)
+
+
+def _final_with(nonce: str, first: str, answer: str) -> bytes:
+    """The last message of a client that knows the password and sends this nonce."""
+    salted = hashlib.pbkdf2_hmac("sha256", b"pencil", SALT, 4096)
+    key = hmac.digest(salted, b"Client Key", "sha256")
+    without_proof = f"c=biws,r={nonce}"
+    signed = f"{first},{answer},{without_proof}".encode()
+    signature = hmac.digest(hashlib.sha256(key).digest(), signed, "sha256")
+    proof = bytes(a ^ b for a, b in zip(key, signature, strict=True))
+    return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
+
+
+def test_the_nonce_of_older_librdkafka_is_accepted_and_no_other() -> None:
+    """Before 2.6.1 it sends its own nonce twice; Debian 12 and confluent-kafka 2.6.0 have such a release."""
+    for nonce in ("minetheirs", "mineminetheirs"):
+        server = _server(new_nonce=lambda: "theirs")
+        answer = server.step(b"n,,n=user,r=mine").decode()
+        assert server.step(_final_with(nonce, "n=user,r=mine", answer)).startswith(b"v=")
+    for nonce in ("mine", "theirs", "mineminetheir", "xmineminetheirs", "otherminetheirs", "mineminemine"):
+        server = _server(new_nonce=lambda: "theirs")
+        answer = server.step(b"n,,n=user,r=mine").decode()
+        with pytest.raises(MalformedTokenError, match="nonce"):
+            server.step(_final_with(nonce, "n=user,r=mine", answer))
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,35 @@ def test_settings_of_java_and_spark() -> None:
         )
 
 
+def test_settings_of_clients_in_other_languages() -> None:
+    with Broker(security="scram", users={"u": "p"}) as broker:
+        assert broker.security is not None
+        authority = broker.security.authority_pem
+        node = broker.client_settings("kafkajs", "u")
+        login = {"mechanism": "scram-sha-256", "username": "u", "password": "p"}
+        assert node == {"brokers": [broker.bootstrap], "ssl": {"ca": [authority]}, "sasl": login}
+        for client in ("franz-go", "sarama", "kafka-go", "rskafka"):
+            assert broker.client_settings(client, "u") == {
+                "brokers": [broker.bootstrap],
+                "tls": {"ca": authority},
+                "sasl": login | {"mechanism": "SCRAM-SHA-256"},
+            }
+        library = broker.client_settings("librdkafka", "u")
+        assert broker.client_settings("kcat", "u") == broker.client_settings("rdkafka", "u") == library
+        assert {name for name in library if name.startswith("ssl")} == {"ssl.ca.pem"}
+    with Broker(security="mtls") as broker:
+        assert _section(broker.client_settings("franz-go"), "tls").keys() == {"ca", "certificate", "key"}
+        assert _section(broker.client_settings("kafkajs"), "ssl").keys() == {"ca", "cert", "key"}
+    with Broker(security="sasl_plaintext") as broker:
+        assert broker.client_settings("kafkajs").keys() == {"brokers", "sasl"}
+
+
+def _section(settings: dict[str, object], name: str) -> dict[str, object]:
+    section = settings[name]
+    assert isinstance(section, dict)
+    return section
+
+
 def test_what_does_not_exist_is_refused() -> None:
     with pytest.raises(BrokerStartError, match="security is 'tls': it must be one of ssl, mtls"):
         Broker(security="tls")
@@ -94,7 +123,7 @@ def test_what_does_not_exist_is_refused() -> None:
             broker.client_settings("java")
     with Broker(security="scram") as broker:
         with pytest.raises(ValueError, match=f"one of {', '.join(CLIENTS)}"):
-            broker.client_settings("kafkajs")
+            broker.client_settings("pykafka")
         with pytest.raises(ValueError, match="the broker has admin, alice, bob"):
             broker.client_settings("java", "nobody")
         assert broker.security is not None
@@ -156,8 +185,10 @@ def test_tokens_are_of_brokers_that_take_them() -> None:
         with Broker(security=kind) as broker, pytest.raises(ValueError, match=r"Broker\(security='oauth'\)"):
             broker.token("alice", foreign_key=True)
     with Broker(security="oauth") as broker:
-        with pytest.raises(ValueError, match=r"broker\.token\(user\)"):
-            broker.client_settings("librdkafka")
+        for client in ("librdkafka", "kcat", "kafkajs"):
+            with pytest.raises(ValueError, match=rf"{client} takes .*broker\.token\(user\)"):
+                broker.client_settings(client)
+        assert str(_section(broker.client_settings("franz-go"), "sasl")["token"]).startswith("ey")
         java = broker.client_settings("java")
         assert str(java["sasl.oauthbearer.token.endpoint.url"]).startswith("file:///")
 

@@ -6,6 +6,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from compat_tests.clients.client import wait_until
@@ -15,6 +16,9 @@ from harness.process import HOST
 STRINGS = "org.apache.kafka.connect.storage.StringConverter"
 NOT_FOUND, CONFLICT = 404, 409
 PATIENCE_S = 100
+NO_SECURITY: Mapping[str, str] = MappingProxyType({})
+ROLES = ("", "producer.", "consumer.")
+"""Before the names of a worker's settings: its own clients, and those of its connectors."""
 START = {"plugin.discovery": "service_load"}
 """From 3.6 on, connectors are found without a search through every class; before that it means nothing."""
 SOONER = {
@@ -33,7 +37,8 @@ def wait_long(condition: Callable[[], bool], what: str) -> None:
 class Worker(ConnectProcess):
     """A Connect worker: standalone with its connectors, or distributed, which gets them later by its REST interface.
 
-    A distributed one keeps what it knows in topics named after its group.
+    A distributed one keeps what it knows in topics named after its group. ``security`` has the properties of a Java
+    client.
     """
 
     def __init__(
@@ -44,6 +49,7 @@ class Worker(ConnectProcess):
         *,
         group: str | None = None,
         connectors: Mapping[str, Mapping[str, str]] | None = None,
+        security: Mapping[str, str] = NO_SECURITY,
     ) -> None:
         standalone = {"offset.storage.file.filename": str(directory / "offsets")}
         distributed = {"group.id": group or "", "offset.storage.partitions": "2", "status.storage.partitions": "2"}
@@ -65,6 +71,7 @@ class Worker(ConnectProcess):
             "listeners": f"http://{HOST}:{self.port}",
             "rest.advertised.host.name": HOST,
             **(distributed if group else standalone),
+            **{f"{role}{name}": value for role in ROLES for name, value in security.items()},
         }
 
     def is_ready(self) -> bool:
@@ -111,7 +118,16 @@ class MirrorMaker(ConnectProcess):
     before it, later releases know of several and tell no more than they know, so that they need many.
     """
 
-    def __init__(self, version: str, source: str, target: str, *, topics: str, groups: str) -> None:
+    def __init__(
+        self,
+        version: str,
+        source: str,
+        target: str,
+        *,
+        topics: str,
+        groups: str,
+        source_security: Mapping[str, str] = NO_SECURITY,
+    ) -> None:
         properties = {
             "clusters": "source,target",
             "source.bootstrap.servers": source,
@@ -123,6 +139,7 @@ class MirrorMaker(ConnectProcess):
             **START,
             **SOONER,
             **REPLICAS,
+            **{f"source.{name}": value for name, value in source_security.items()},
         }
         super().__init__(version, "mirror.MirrorMaker", {"mirror": properties})
 

@@ -38,10 +38,12 @@ public final class Agent {
     private static final List<Member> MEMBERS = new ArrayList<>();
     private static final List<Load> LOADS = new ArrayList<>();
     private static String bootstrap;
+    private static JsonNode security;
 
     static Properties settings() {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", bootstrap);
+        security.fields().forEachRemaining(each -> settings.put(each.getKey(), each.getValue().asText()));
         return settings;
     }
 
@@ -289,6 +291,7 @@ public final class Agent {
             try {
                 JsonNode question = JSON.readTree(line);
                 bootstrap = question.get("bootstrap").asText();
+                security = question.get("settings");
                 reply.put("result", answer(question));
             } catch (Exception thrown) {
                 reply.put("error", error(thrown));

@@ -33,8 +33,8 @@ CompressionCodecs[CompressionTypes.ZSTD] = () => {
 let kafka
 let patient
 
-const clientOf = (bootstrap, retry) =>
-  new Kafka({ clientId: 'kafkajs', brokers: bootstrap.split(','), logLevel: logLevel.NOTHING, retry })
+const clientOf = ({ bootstrap, settings }, retry) =>
+  new Kafka({ clientId: 'kafkajs', brokers: bootstrap.split(','), logLevel: logLevel.NOTHING, retry, ...settings })
 
 const unpacked = (text) => (text === null || text === undefined ? null : Buffer.from(text, 'base64'))
 const packed = (bytes) => (bytes === null || bytes === undefined ? null : Buffer.from(bytes).toString('base64'))
@@ -359,8 +359,8 @@ function codeOf(error) {
 async function main() {
   for await (const line of readline.createInterface({ input: process.stdin })) {
     const question = JSON.parse(line)
-    kafka = clientOf(question.bootstrap, QUICK)
-    patient = clientOf(question.bootstrap, PATIENT)
+    kafka = clientOf(question, QUICK)
+    patient = clientOf(question, PATIENT)
     let reply
     try {
       reply = { result: (await ANSWERS[question.do](question)) ?? null }

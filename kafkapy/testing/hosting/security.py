@@ -1,12 +1,13 @@
 """TLS and SASL of a broker in a test: an authority in memory, users, and the settings that each client needs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkapy.clock import Clock, SystemClock
 from kafkapy.security.errors import needs_extra
 from kafkapy.testing.errors import BrokerStartError
+from kafkapy.testing.hosting.client_settings import CLIENTS, OAUTHBEARER, TOKEN_LIFETIME_S, Access, settings_of
 
 if TYPE_CHECKING:
     from kafkapy.security.certificates import Authority, Certificate
@@ -30,20 +31,18 @@ KINDS: Final[Mapping[str, SecurityKind]] = {
     "sasl_ssl": SecurityKind("SASL_SSL", "PLAIN"),
     "scram": SecurityKind("SASL_SSL", "SCRAM-SHA-256"),
     "scram_plaintext": SecurityKind("SASL_PLAINTEXT", "SCRAM-SHA-512"),
-    "oauth": SecurityKind("SASL_SSL", "OAUTHBEARER", has_signed_tokens=True),
-    "oauth_unsecured": SecurityKind("SASL_PLAINTEXT", "OAUTHBEARER"),
+    "oauth": SecurityKind("SASL_SSL", OAUTHBEARER, has_signed_tokens=True),
+    "oauth_unsecured": SecurityKind("SASL_PLAINTEXT", OAUTHBEARER),
 }
 """The kinds of security that ``Broker(security=…)`` knows."""
-TOKEN_LIFETIME_S: Final = 3600.0
 DEFAULT_USERS: Final = {"admin": "admin-secret", "alice": "alice-secret", "bob": "bob-secret"}
 BROKER_USER: Final = "admin"
 """As whom the brokers of a cluster connect to each other; ``users`` must have it."""
-CLIENTS: Final = ("aiokafka", "confluent-kafka", "java", "kafka-python", "librdkafka", "spark")
 _LOGIN_MODULES: Final = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
-    "OAUTHBEARER": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
+    OAUTHBEARER: "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
 }
 _ITERATIONS: Final = 4096
 _SALT: Final = b"kafkapy-testing"
@@ -84,7 +83,7 @@ class BrokerSecurity:
         now_ms = self._clock.now_ms()
         if self._issuer is not None:
             return self._issuer.token(user, now_ms, expires_in_s, foreign_key=foreign_key)
-        if self.kind.mechanism != "OAUTHBEARER" or foreign_key:
+        if self.kind.mechanism != OAUTHBEARER or foreign_key:
             raise ValueError("the broker has no signed tokens: make it with Broker(security='oauth')")
         from kafkapy.security.oauth.unsecured import unsecured_token
 
@@ -150,7 +149,7 @@ class BrokerSecurity:
 
     def _login(self, user: str) -> str:
         """The options of JAAS with which a client logs in."""
-        if self.kind.mechanism == "OAUTHBEARER":
+        if self.kind.mechanism == OAUTHBEARER:
             return f"unsecuredLoginStringClaim_sub={_quoted(user)}"
         return f"username={_quoted(user)} password={_quoted(self.users[user])}"
 
@@ -190,29 +189,20 @@ class BrokerSecurity:
             raise ValueError(f"client is {client!r}: it must be one of {', '.join(CLIENTS)}")
         if self.kind.mechanism and user not in self.users:
             raise ValueError(f"user is {user!r}: the broker has {', '.join(self.users)}")
-        if client == "librdkafka" and self.kind.mechanism == "OAUTHBEARER":
-            raise ValueError(
-                "librdkafka takes tokens from a function of the program: give it those of broker.token(user)"
-            )
-        if client in ("confluent-kafka", "librdkafka"):
-            return self._librdkafka(bootstrap, user)
-        if client in ("java", "spark"):
-            prefix = "kafka." if client == "spark" else ""
-            return {prefix + name: value for name, value in self.java_properties(bootstrap, user).items()}
-        return self._python(client, bootstrap, user)
-
-    def _librdkafka(self, bootstrap: str, user: str) -> dict[str, object]:
-        settings: dict[str, object] = {"bootstrap.servers": bootstrap, "security.protocol": self.kind.protocol}
-        if self.uses_tls:
-            settings["ssl.ca.pem"] = self.authority_pem
-        if self.kind.asks_for_certificates:
-            settings["ssl.key.pem"], settings["ssl.certificate.pem"] = self.certificate_of(user)
-        if self.kind.mechanism == "OAUTHBEARER":
-            return settings | {"sasl.mechanism": "OAUTHBEARER", "oauth_cb": self._confluent_tokens(user)}
-        if self.kind.mechanism:
-            settings |= {"sasl.mechanism": self.kind.mechanism}
-            settings |= {"sasl.username": user, "sasl.password": self.users[user]}
-        return settings
+        has_tokens = self.kind.mechanism == OAUTHBEARER
+        has_password = bool(self.kind.mechanism) and not has_tokens
+        access = Access(
+            bootstrap=bootstrap,
+            protocol=self.kind.protocol,
+            authority=self.authority_pem or None,
+            certificate=self.certificate_of(user) if self.kind.asks_for_certificates else None,
+            mechanism=self.kind.mechanism or None,
+            user=user if has_password else None,
+            password=self.users[user] if has_password else None,
+            new_token=partial(self.token, user) if has_tokens else None,
+            java_properties=partial(self.java_properties, bootstrap, user),
+        )
+        return settings_of(client, access)
 
     def java_properties(self, bootstrap: str, user: str) -> dict[str, str]:
         """The properties of the Java client, from release 2.7 on, of Kafka's tools, and of ``--command-config``."""
@@ -223,41 +213,19 @@ class BrokerSecurity:
             key, certificate = self.certificate_of(user)
             settings |= {"ssl.keystore.type": "PEM", "ssl.keystore.key": key}
             settings |= {"ssl.keystore.certificate.chain": certificate}
-        if self.kind.mechanism == "OAUTHBEARER":
+        if self.kind.mechanism == OAUTHBEARER:
             settings |= self._java_tokens(user)
         elif self.kind.mechanism:
             settings["sasl.mechanism"] = self.kind.mechanism
             settings["sasl.jaas.config"] = f"{_LOGIN_MODULES[self.kind.mechanism]} required {self._login(user)};"
         return settings
 
-    def _python(self, client: str, bootstrap: str, user: str) -> dict[str, object]:
-        settings: dict[str, object] = {"bootstrap_servers": bootstrap, "security_protocol": self.kind.protocol}
-        if self.uses_tls:
-            from kafkapy.security.tls import client_context
-
-            now_ms = SystemClock().now_ms()
-            settings["ssl_context"] = client_context(self.java_properties(bootstrap, user), now_ms)
-        if self.kind.mechanism == "OAUTHBEARER":
-            from kafkapy.testing.hosting import tokens
-
-            make = tokens.aiokafka_tokens if client == "aiokafka" else tokens.kafka_python_tokens
-            settings |= {"sasl_mechanism": "OAUTHBEARER"}
-            settings["sasl_oauth_token_provider"] = make(partial(self.token, user))
-        elif self.kind.mechanism:
-            settings |= {"sasl_mechanism": self.kind.mechanism, "sasl_plain_username": user}
-            settings["sasl_plain_password"] = self.users[user]
-        return settings
-
-    def _confluent_tokens(self, user: str) -> "Callable[[str], tuple[str, float]]":
-        """Return ``oauth_cb``: a token, and when it ends in seconds since the epoch by the machine's clock."""
-        return lambda _config: (self.token(user), SystemClock().now_ms() / 1000 + TOKEN_LIFETIME_S)
-
     def _java_tokens(self, user: str) -> dict[str, str]:
         """Java reads a signed token from a file, from release 3.9 on, and makes an unsecured one itself."""
         from kafkapy.security.oauth.login import FILE_HANDLERS, HANDLER, TOKEN_URL
 
-        settings = {"sasl.mechanism": "OAUTHBEARER"}
-        module = _LOGIN_MODULES["OAUTHBEARER"]
+        settings = {"sasl.mechanism": OAUTHBEARER}
+        module = _LOGIN_MODULES[OAUTHBEARER]
         if self._issuer is None:
             return settings | {"sasl.jaas.config": f"{module} required {self._login(user)};"}
         return settings | {

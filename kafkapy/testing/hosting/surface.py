@@ -62,8 +62,9 @@ class HostedSurface:
     def client_settings(self, client: str, user: str = "alice") -> dict[str, object]:
         """The settings with which a client connects as ``user``, to pass on as they are.
 
-        ``client`` is "confluent-kafka", "kafka-python", "aiokafka", "java", "spark" or "librdkafka"; Spark's have the
-        prefix ``kafka.``. Raises ValueError for another client, an unknown user, or a broker without ``security``.
+        ``client`` is "confluent-kafka", "kafka-python", "aiokafka", "java", "spark", "librdkafka", "kcat", "rdkafka",
+        "kafkajs", "franz-go", "sarama", "kafka-go" or "rskafka". Raises ValueError for another client, an unknown
+        user, or a broker without ``security``.
         """
         if self.security is None:
             raise ValueError("the broker has no security: make it with Broker(security=…)")

@@ -56,6 +56,7 @@ type Transaction struct {
 type Question struct {
 	Do         string            `json:"do"`
 	Bootstrap  string            `json:"bootstrap"`
+	Settings   Settings          `json:"settings"`
 	Reset      string            `json:"reset"`
 	Load       int               `json:"load"`
 	Topic      string            `json:"topic"`

@@ -16,6 +16,7 @@ import (
 
 var (
 	bootstrap []string
+	security  []kgo.Opt
 	codecs    = map[string]kgo.CompressionCodec{
 		"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(),
 		"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
@@ -29,7 +30,7 @@ var (
 )
 
 func newClient(options ...kgo.Opt) (*kgo.Client, error) {
-	return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(bootstrap...)}, options...)...)
+	return kgo.NewClient(append(append([]kgo.Opt{kgo.SeedBrokers(bootstrap...)}, security...), options...)...)
 }
 
 func produce(ctx context.Context, q *agent.Question) (any, error) {
@@ -231,6 +232,10 @@ func answer(q *agent.Question) (any, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), agent.Timeout)
 	defer cancel()
 	bootstrap = q.Addresses()
+	var err error
+	if security, err = secured(&q.Settings); err != nil {
+		return nil, err
+	}
 	switch q.Do {
 	case "produce":
 		return produce(ctx, q)

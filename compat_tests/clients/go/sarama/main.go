@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"time"
 
@@ -13,6 +14,8 @@ import (
 
 var (
 	address []string
+	tlsOf   *tls.Config
+	login   *agent.SASL
 	codecs  = map[string]sarama.CompressionCodec{
 		"none": sarama.CompressionNone, "gzip": sarama.CompressionGZIP, "snappy": sarama.CompressionSnappy,
 		"lz4": sarama.CompressionLZ4, "zstd": sarama.CompressionZSTD,
@@ -35,6 +38,7 @@ func newConfig() *sarama.Config {
 	config.Consumer.MaxWaitTime = 50 * time.Millisecond
 	config.Consumer.Group.Session.Timeout = 10 * time.Second
 	config.Consumer.Group.Heartbeat.Interval = 500 * time.Millisecond
+	secure(config, tlsOf, login)
 	return config
 }
 
@@ -243,7 +247,11 @@ func leave(joined *member) error {
 }
 
 func answer(q *agent.Question) (any, error) {
-	address = q.Addresses()
+	var err error
+	address, login = q.Addresses(), q.Settings.SASL
+	if tlsOf, err = q.Settings.TLSConfig(); err != nil {
+		return nil, err
+	}
 	switch q.Do {
 	case "fence":
 		return fence(q)

@@ -35,6 +35,9 @@ impl Question {
     pub fn config(&self) -> ClientConfig {
         let mut config = ClientConfig::new();
         config.set("bootstrap.servers", self.text("bootstrap")).set("log_level", "0");
+        for (name, value) in self.0["settings"].as_object().into_iter().flatten() {
+            config.set(name, value.as_str().unwrap_or_default());
+        }
         config
     }
 

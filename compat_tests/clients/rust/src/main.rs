@@ -2,6 +2,7 @@
 mod failure;
 mod load;
 mod records;
+mod security;
 
 use std::collections::HashMap;
 use std::io::{stdin, BufRead};
@@ -16,6 +17,8 @@ use failure::{unsupported, Failure};
 use load::Load;
 
 const TIMEOUT: Duration = Duration::from_secs(40);
+/// The library tries a refused login again until then.
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(2);
 const TIMEOUT_MS: i32 = 20_000;
 
 /// The answers, and what goes on between questions.
@@ -29,10 +32,17 @@ pub async fn client(question: &Value) -> Result<Client, Failure> {
         init_backoff: Duration::from_millis(50),
         max_backoff: Duration::from_millis(500),
         base: 2.0,
-        deadline: Some(TIMEOUT),
+        deadline: Some(if question["settings"]["sasl"].is_null() { TIMEOUT } else { LOGIN_TIMEOUT }),
     };
     let addresses = text(question, "bootstrap").split(',').map(str::to_owned).collect();
-    Ok(ClientBuilder::new(addresses).backoff_config(backoff).build().await?)
+    let mut builder = ClientBuilder::new(addresses).backoff_config(backoff);
+    if let Some(tls) = security::tls(&question["settings"])? {
+        builder = builder.tls_config(tls);
+    }
+    if let Some(sasl) = security::sasl(&question["settings"]) {
+        builder = builder.sasl_config(sasl);
+    }
+    Ok(builder.build().await?)
 }
 
 pub async fn partition(question: &Value, partition: i32) -> Result<PartitionClient, Failure> {
