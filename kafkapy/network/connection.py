@@ -197,6 +197,8 @@ class Connection(asyncio.BufferedProtocol):
         """See ``AuthenticatedConnection``."""
         self.session.principal = principal
         self.core.limit_frames(self._owner.limits.max_frame_size)
+        assert self._transport is not None, "requests come from an open connection"
+        self._owner.transport.read_more_at_once(self._transport)
 
     def end_after_replies(self, reason: str) -> None:
         """See ``AuthenticatedConnection``."""
@@ -219,7 +221,9 @@ class Connection(asyncio.BufferedProtocol):
         except RefusedError as error:
             self._refuse(error)
         authentication = self.session.authentication
-        if authentication is not None and authentication.has_failed:
+        if authentication is None:
+            self._owner.transport.read_more_at_once(transport)
+        elif authentication.has_failed:
             self.close("its time for authentication was over before the end of the TLS handshake")
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # the loop has logged what matters

@@ -220,6 +220,40 @@ def test_a_client_that_does_not_authenticate_is_disconnected(tmp_path: Path) -> 
     run(scenario())
 
 
+def test_a_client_that_sends_now_and_then_has_no_longer_than_an_idle_one(tmp_path: Path) -> None:
+    clock = ManualClock()
+    key = {"connections.max.idle.ms": "8000"}
+
+    async def scenario() -> None:
+        async with broker_with_sasl(tmp_path, clock=clock, **key) as broker:  # type: ignore[arg-type]  # a clock
+            slow = await Client.connect(broker, 1)
+            for letter in frame(SaslHandshakeRequest("PLAIN"), 1)[:7]:
+                slow.send(bytes([letter]))
+                clock.advance(1000)
+                await asyncio.sleep(0.01)
+            clock.advance(999)
+            other = await authenticated(broker)
+            clock.advance(1)
+            assert await slow.is_closed()
+            assert (await other.ask(MetadataRequest([]), 9)).cluster_id
+
+    run(scenario())
+
+
+def test_the_versions_may_be_asked_for_only_some_times(tmp_path: Path) -> None:
+    """Thousands of unread answers would be the memory of a client that nobody knows."""
+
+    async def scenario() -> None:
+        async with broker_with_sasl(tmp_path) as broker:
+            client = await Client.connect(broker, 1)
+            for _ in range(4):
+                assert (await client.ask(ApiVersionsRequest(), 0)).error_code == 0
+            client.send(frame(ApiVersionsRequest(), 0))
+            assert await client.is_closed()
+
+    run(scenario())
+
+
 async def _again(client: Client, mechanism: str, token: bytes) -> Any:
     assert (await client.ask(SaslHandshakeRequest(mechanism), 1)).error_code == 0
     return await client.ask(SaslAuthenticateRequest(token), 1)

@@ -17,7 +17,7 @@ from kafkapy.network.errors import RefusedError
 from kafkapy.network.listener import Listener
 from kafkapy.network.transport import ConnectionTransport, PlaintextTransport, TlsTransport
 from kafkapy.security import plain, scram
-from kafkapy.security.authentication import SaslSettings
+from kafkapy.security.authentication import TIME_LIMIT_MS, SaslSettings
 from kafkapy.security.client import client_security
 from kafkapy.security.errors import AuthenticationFailedError, InvalidSecurityError
 from kafkapy.security.jaas import parse_jaas
@@ -117,7 +117,9 @@ class ListenerSecurity:
             values = self._tls_values(name)
             rules = PrincipalRules(values["ssl.principal.mapping.rules"])
             context = server_context(values, self._clock.now_ms())
-            self._transports[name] = TlsTransport(context, lambda certificate: _principal_of(rules, certificate))
+            self._transports[name] = TlsTransport(
+                context, lambda certificate: _principal_of(rules, certificate), self._time_limit_ms() / 1000
+            )
         if endpoint.security_protocol in _SASL_PROTOCOLS:
             self._sasl[name] = self._sasl_settings(name)
 
@@ -158,7 +160,13 @@ class ListenerSecurity:
             {name: self._mechanism(listener, name) for name in names},
             {name: self._max_session_ms(listener, name) for name in names},
             self._config.integer("connection.failed.authentication.delay.ms"),
+            self._time_limit_ms(),
         )
+
+    def _time_limit_ms(self) -> int:
+        """Return how long a peer may take to authenticate: not longer than an idle connection stays open."""
+        idle_ms = self._config.integer("connections.max.idle.ms")
+        return min(TIME_LIMIT_MS, idle_ms) if idle_ms > 0 else TIME_LIMIT_MS
 
     def _max_session_ms(self, listener: str, mechanism: str) -> int:
         """Return ``connections.max.reauth.ms`` of the mechanism on this listener, else of the listener, else of all."""
