@@ -44,6 +44,10 @@ class ConnectionTransport(Protocol):
         """
         ...
 
+    def end_starts(self) -> None:
+        """Let each ``start`` that waits for its peer raise now: the listener is closed."""
+        ...
+
     def principal_of(self, transport: asyncio.Transport) -> str:
         """Return the principal of the peer that the transport has authenticated, ANONYMOUS if it has not.
 
@@ -92,6 +96,9 @@ class PlaintextTransport:
     async def start(self, sock: socket.socket, connection: asyncio.BufferedProtocol) -> None:
         """See ``ConnectionTransport.start``."""
         await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, sock)
+
+    def end_starts(self) -> None:
+        """See ``ConnectionTransport.end_starts``: none waits."""
 
     def principal_of(self, transport: asyncio.Transport) -> str:  # noqa: ARG002  # PLAINTEXT authenticates no peer
         """See ``ConnectionTransport.principal_of``."""
@@ -153,11 +160,16 @@ class _TlsProtocol(SSLProtocol):
             self._transport.resume_reading()
             super()._do_handshake()  # type: ignore[misc]  # as above
 
+    def end_handshake(self) -> None:
+        """Fail unless it is done."""
+        if self._state is SSLProtocolState.DO_HANDSHAKE:
+            self._on_handshake_complete(ConnectionAbortedError("the listener is closed"))
+
 
 class TlsTransport:
     """The transport of ``SSL`` and ``SASL_SSL``; ``context`` may be replaced, for the connections that come later."""
 
-    __slots__ = ("context", "_handshake_limit_s", "_principal_of_certificate")
+    __slots__ = ("context", "handshake_limit_s", "principal_of_certificate", "_handshakes")
     has_half_close = False
 
     def __init__(
@@ -167,26 +179,34 @@ class TlsTransport:
         handshake_limit_s: float = HANDSHAKE_LIMIT_S,
     ) -> None:
         self.context = context
-        self._handshake_limit_s = handshake_limit_s
-        self._principal_of_certificate = principal_of_certificate
+        self.handshake_limit_s = handshake_limit_s
+        self.principal_of_certificate = principal_of_certificate
         """Returns the principal of a certificate in DER; raises RefusedError."""
+        self._handshakes: set[_TlsProtocol] = set()
 
     async def start(self, sock: socket.socket, connection: asyncio.BufferedProtocol) -> None:
         """See ``ConnectionTransport.start``."""
         loop = asyncio.get_running_loop()
         shaken: asyncio.Future[None] = loop.create_future()
-        limit_s: Any = self._handshake_limit_s  # the typeshed wants whole seconds
+        limit_s: Any = self.handshake_limit_s  # the typeshed wants whole seconds
         protocol = _TlsProtocol(loop, connection, self.context, shaken, server_side=True, ssl_handshake_timeout=limit_s)
+        self._handshakes.add(protocol)
         try:
             await loop.connect_accepted_socket(lambda: protocol, sock)
             await shaken
         finally:
+            self._handshakes.discard(protocol)
             del shaken  # which has the error, whose traceback has this frame: a cycle
+
+    def end_starts(self) -> None:
+        """See ``ConnectionTransport.end_starts``."""
+        for protocol in tuple(self._handshakes):
+            protocol.end_handshake()
 
     def principal_of(self, transport: asyncio.Transport) -> str:
         """See ``ConnectionTransport.principal_of``."""
         certificate = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
-        return self._principal_of_certificate(certificate) if certificate else ANONYMOUS
+        return self.principal_of_certificate(certificate) if certificate else ANONYMOUS
 
     def limit_writing(self, transport: asyncio.Transport) -> None:
         """See ``ConnectionTransport.limit_writing``."""
