@@ -80,14 +80,19 @@ class _Server:
     def __init__(self, target_port: int, security: ClientSecurity) -> None:
         self._target_port = target_port
         self._security = security
+        self._tasks: set[asyncio.Task[object] | None] = set()
+        """Those of the connections: asyncio has no reference to them."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection until one side has closed it."""
+        task = asyncio.current_task()
+        self._tasks.add(task)
         try:
             with suppress(OSError, ProtocolError, asyncio.IncompleteReadError):
                 await self._join((reader, writer))
         finally:
             writer.close()
+            self._tasks.discard(task)
 
     async def _join(self, client: Stream) -> None:
         tls = self._security.tls

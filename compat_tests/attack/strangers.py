@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from compat_tests.attack.latencies import Latencies
 from compat_tests.attack.options import Bounds, bounds_of, parser_of
@@ -63,6 +63,14 @@ class Place(NamedTuple):
 
     ports: dict[str, int]
     context: ssl.SSLContext
+
+    @classmethod
+    def of(cls, broker: SecuredBroker) -> Self:
+        """Those of a broker."""
+        authorities = "".join(each.authority_pem for each in broker.security.values())
+        return cls(
+            {kind: broker.port(kind) for kind in broker.addresses}, ssl.create_default_context(cadata=authorities)
+        )
 
     def plain(self, kind: str) -> socket.socket:
         """A connection without TLS to the listener of a kind of security."""
@@ -314,15 +322,9 @@ def target(idle_ms: int) -> Iterator[Target]:
         process.start()
         broker.store_users()
         properties = broker.security["sasl_ssl"].java_properties("", "alice")
-        ports = {kind: int(address.rpartition(":")[2]) for kind, address in broker.addresses.items()}
-        tunnel = stack.enter_context(Tunnel(ports["sasl_ssl"], properties))
+        tunnel = stack.enter_context(Tunnel(broker.port("sasl_ssl"), properties))
         second = stack.enter_context(SecondClient(tunnel.port))
-        yield Target(broker, Place(ports, _context(broker)), second, tunnel, Watch(process))
-
-
-def _context(broker: SecuredBroker) -> ssl.SSLContext:
-    authorities = "".join(broker.security[each].authority_pem for each in ("sasl_ssl", "scram"))
-    return ssl.create_default_context(cadata=authorities)
+        yield Target(broker, Place.of(broker), second, tunnel, Watch(process))
 
 
 def exceeding(rows: Sequence[Row], bounds: Bounds, latencies: Latencies) -> list[str]:
