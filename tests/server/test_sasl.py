@@ -148,6 +148,8 @@ def test_a_wrong_password_is_answered_and_the_connection_ends(tmp_path: Path, ca
 
 
 def test_another_mechanism_is_refused_and_the_connection_ends(tmp_path: Path) -> None:
+    """A downgrade of mechanisms: one that is not enabled, as a client may be made to choose."""
+
     async def scenario() -> None:
         async with broker_with_sasl(tmp_path) as broker:
             client = await Client.connect(broker, 1)
@@ -175,6 +177,8 @@ def test_another_mechanism_is_refused_and_the_connection_ends(tmp_path: Path) ->
 def test_other_requests_before_the_end_of_the_authentication_end_the_connection(
     frames: list[bytes], tmp_path: Path
 ) -> None:
+    """PLAIN before the handshake, among others: a broker that takes such a token has no say in the mechanism."""
+
     async def scenario() -> None:
         async with broker_with_sasl(tmp_path) as broker:
             other = await authenticated(broker)
