@@ -324,7 +324,7 @@ class Connection(asyncio.BufferedProtocol):
         if drops_unsent:
             transport.abort()
         else:
-            transport.close()
+            _close_once(transport)
 
     def close_inherited(self) -> None:
         """Close the copies of the socket in a forked child; the connection itself stays as it is."""
@@ -557,7 +557,7 @@ class Connection(asyncio.BufferedProtocol):
         if core.is_finished:
             self.flush()
             core.close()
-            transport.close()
+            _close_once(transport)
             return
         pause = core.has_read_enough
         more = core.budgeted_size - self._reserved
@@ -604,3 +604,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._unread is not None:
             unread, self._unread = self._unread, None
             self._owner.response_budget.release(unread)
+
+
+def _close_once(transport: asyncio.Transport) -> None:
+    """Close a transport; at a second call asyncio's TLS would forget its socket, and ``abort`` would do nothing."""
+    if not transport.is_closing():
+        transport.close()
