@@ -113,7 +113,7 @@ class _Server:
         if self._security.authenticate is None:
             return
         core = ClientCore("tunnel")
-        steps = self._security.authenticate(core)
+        steps = self._security.authenticate(HOST_NAME)
         request, version = next(steps)
         with suppress(StopIteration):
             while True:

@@ -102,6 +102,27 @@ def only_per_listener(names: Iterable[str]) -> str:
     )
 
 
+def listener_keys_fixed(listener: str) -> str:
+    """Settings of an open listener that are read when it is opened."""
+    return _of_configuration(
+        f"Configs cannot be updated dynamically for existing listener ListenerName({listener}), "
+        "restart broker or create a new listener for update"
+    )
+
+
+def listener_protocol_fixed(listener: str) -> str:
+    """The security protocol of an open listener."""
+    return _of_configuration(f"Security protocol cannot be updated for existing listener ListenerName({listener})")
+
+
+def _of_configuration(reason: str) -> str:
+    """A reason why all values together are not valid."""
+    return (
+        f"Invalid value org.apache.kafka.common.config.ConfigException: {reason} "
+        "for configuration Invalid dynamic configuration"
+    )
+
+
 def _scala_set(names: Iterable[str]) -> str:
     """An immutable set as Scala writes it."""
     listed = list(names)

@@ -5,6 +5,7 @@ Each runs in a thread, can be paused so that the logs do not grow, and measures 
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -78,8 +79,8 @@ class Busy:
         finally:
             self._may_run.clear()
             assert self._is_paused.wait(TIMEOUT_S), f"{type(self).__name__} was not paused"
-        if self._failure is not None:
-            raise self._failure
+            if self._failure is not None:  # it may be the reason why another client makes no progress
+                raise self._failure
 
     def close(self) -> None:
         """End the thread."""
@@ -89,12 +90,16 @@ class Busy:
 
 
 class Writer(Busy):
-    """An idempotent producer with acks=all; `acknowledged` has the values by place and offset."""
+    """An idempotent producer with acks=all; `acknowledged` has the values by place and offset.
+
+    librdkafka acknowledges a batch whose answer was lost when a later one succeeds: such values are in `unplaced`.
+    """
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._topic = topic
         self._number = 0
         self.acknowledged: dict[Place, dict[int, bytes]] = {(topic, index): {} for index in range(PARTITIONS)}
+        self.unplaced: dict[Place, set[bytes]] = {place: set() for place in self.acknowledged}
         self._failed: list[str] = []
         self._producer = Producer({**_base(bootstrap), "enable.idempotence": True, "message.timeout.ms": 120_000})
         super().__init__()
@@ -115,11 +120,24 @@ class Writer(Busy):
         if error is not None:
             self._failed.append(str(error))
             return
-        found = self.acknowledged[message.topic(), message.partition()]
+        place = message.topic(), message.partition()
+        found = self.acknowledged[place]
         offset, value = message.offset(), message.value()
-        assert offset not in found, f"{value} and {found[offset]} were both acknowledged at offset {offset}"
-        found[offset] = value
+        assert offset not in found, f"{value!r} and {found[offset]!r} were both acknowledged at offset {offset}"
+        if offset is None:
+            self.unplaced[place].add(value)
+        else:
+            found[offset] = value
         self.succeeded()
+
+    def check(self, place: Place, found: Mapping[int, bytes | None]) -> None:
+        """Compare the records of a partition with the acknowledged ones; learn the offsets of the rest."""
+        acknowledged, unplaced = self.acknowledged[place], self.unplaced[place]
+        rest = {offset: value for offset, value in found.items() if value in unplaced}
+        assert found == {**acknowledged, **rest}, (place, set(found.items()) ^ set(acknowledged.items()), unplaced)
+        assert Counter(rest.values()) == Counter(unplaced), (place, rest, unplaced)
+        acknowledged.update({offset: value for offset, value in rest.items() if value is not None})
+        unplaced.clear()
 
 
 class Transactions(Busy):

@@ -9,12 +9,15 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.cimpl import NewTopic
 
+from compat_tests.security.kerberos import HOST as LOCALHOST
+from compat_tests.security.kerberos import SERVICE, realm
 from harness.cluster import SESSION_MS, WAIT_S, Cluster, eventually, tree_at
-from harness.process import HOST, free_port
+from harness.process import free_port
 from harness.real_kafka import RealKafka, ZooKeeper
 from kafkapy.security.certificates import LOCAL_HOSTS, Authority
 from kafkapy.security.scram import ScramCredential
 
+__all__ = ["realm"]
 pytestmark = [pytest.mark.java, pytest.mark.timeout(240)]
 
 OURS, THEIRS = 1, 2
@@ -24,6 +27,7 @@ KINDS = {
     "plain": ("SASL_SSL", "PLAIN"),
     "scram": ("SASL_SSL", "SCRAM-SHA-512"),
     "oauth": ("SASL_SSL", "OAUTHBEARER"),
+    "gssapi": ("SASL_PLAINTEXT", "GSSAPI"),
 }
 LOGIN = 'username="admin" password="admin-secret"'
 MODULES = {
@@ -37,7 +41,7 @@ MODULES = {
 }
 
 
-def _settings(kind: str, name: str) -> dict[str, str]:
+def _settings(kind: str, name: str, module: str) -> dict[str, str]:
     """The keys of one broker; clients of the test use the listener without security."""
     protocol, mechanism = KINDS[kind]
     key, certificate = AUTHORITY.issue(name, LOCAL_HOSTS)
@@ -55,7 +59,8 @@ def _settings(kind: str, name: str) -> dict[str, str]:
     }
     if mechanism:
         settings |= {"sasl.enabled.mechanisms": mechanism, "sasl.mechanism.inter.broker.protocol": mechanism}
-        settings[f"listener.name.inside.{mechanism.lower()}.sasl.jaas.config"] = MODULES[mechanism]
+        settings[f"listener.name.inside.{mechanism.lower()}.sasl.jaas.config"] = module
+        settings["sasl.kerberos.service.name"] = "kafka"
     return settings
 
 
@@ -63,11 +68,15 @@ def _settings(kind: str, name: str) -> dict[str, str]:
 def cluster(zookeeper: ZooKeeper, request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """The first broker is the controller."""
     kind, first = request.param
-    cluster = Cluster(zookeeper, 1, _settings(kind, "ours"))
-    config = {**cluster.config, **_settings(kind, "theirs")}  # both have the same number of coordinators
+    mechanism = KINDS[kind][1]
+    module = MODULES.get(mechanism, "")
+    if mechanism == "GSSAPI":
+        module = request.getfixturevalue("realm").jaas(SERVICE)
+    cluster = Cluster(zookeeper, 1, _settings(kind, "ours", module))
+    config = {**cluster.config, **_settings(kind, "theirs", module)}  # both have the same number of coordinators
     cluster.brokers[THEIRS] = RealKafka("2.7.2", zookeeper=zookeeper, broker_id=THEIRS, config=config)
     for broker in cluster.brokers.values():
-        inside = f"INSIDE://{HOST}:{free_port()}"
+        inside = f"INSIDE://{LOCALHOST}:{free_port()}"
         broker.overrides["listeners"] = f"PLAINTEXT://{broker.bootstrap},{inside}"
     if kind == "scram":
         credential = ScramCredential.of_password("SCRAM-SHA-512", "admin-secret", b"salt", 4096)

@@ -15,6 +15,7 @@ from harness.process import HOST
 from harness.real_kafka import ZooKeeper
 from kafkapy.metadata.store import MetadataStore, StoreRefusedError
 from kafkapy.metadata.zookeeper import ZooKeeperStore
+from kafkapy.security.settings import ZooKeeperSecurity
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(120)]
 
@@ -82,7 +83,8 @@ class TestConnections(ConnectionContract):
 
 def test_protected_nodes_belong_to_the_identity_that_created_them(zookeeper: ZooKeeper) -> None:
     async def main() -> None:
-        settings = SETTINGS._replace(secure=True, credentials=[("digest", "kafka:secret")])
+        security = ZooKeeperSecurity(credentials=[("digest", "kafka:secret")], protects_nodes=True)
+        settings = SETTINGS._replace(security=security)
         chroot = next(CHROOTS)
         owner, stranger = new_store(zookeeper.port, chroot, settings), new_store(zookeeper.port, chroot)
         await owner.open()

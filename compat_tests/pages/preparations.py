@@ -12,6 +12,27 @@ zookeeper-server-start.sh zookeeper.properties > zookeeper.log 2>&1 &
 disown %zookeeper-server-start.sh
 until (echo > /dev/tcp/127.0.0.1/2181) 2>/dev/null; do sleep 0.2; done
 """
+SECURED_ZOOKEEPER: Final = r"""
+kafkapy certificates create ./tls --client kafka
+cat > zookeeper.properties <<'END'
+dataDir=zookeeper
+secureClientPort=2182
+serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory
+ssl.keyStore.location=tls/broker.pem
+ssl.trustStore.location=tls/ca.pem
+authProvider.x509=org.apache.zookeeper.server.auth.X509AuthenticationProvider
+authProvider.sasl=org.apache.zookeeper.server.auth.SASLAuthenticationProvider
+sessionRequireClientSASLAuth=true
+admin.enableServer=false
+END
+cat > zookeeper.jaas <<'END'
+Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_kafka="kafka-secret"; };
+END
+export JDK_JAVA_OPTIONS=-Djava.security.auth.login.config=zookeeper.jaas
+zookeeper-server-start.sh zookeeper.properties > zookeeper.log 2>&1 &
+disown %zookeeper-server-start.sh
+until (echo > /dev/tcp/127.0.0.1/2182) 2>/dev/null; do sleep 0.2; done
+"""
 EAST_AND_WEST: Final = """
 kafkapy start --data ./east listeners=PLAINTEXT://east:9092 &
 kafkapy start --data ./west listeners=PLAINTEXT://west:9092 &
@@ -57,6 +78,7 @@ OPERATIONS: Final = "docs/operations.md"
 BEFORE: Final[dict[tuple[str, str], str]] = {
     ("docs/cluster.md", "Several brokers on a ZooKeeper"): ZOOKEEPER,
     ("docs/security.md", "Quotas"): BROKER,
+    ("docs/security.md", "Towards a ZooKeeper"): SECURED_ZOOKEEPER,
     ("docs/mirror.md", "Copying topics to another cluster"): EAST_AND_WEST,
     (ORIGINAL, "The consumer connector"): CLUSTER_ON_ZOOKEEPER,
     (ORIGINAL, "The producer"): CLUSTER_ON_ZOOKEEPER,

@@ -10,6 +10,7 @@ from cryptography.x509.oid import NameOID
 from compat_tests.security.oracles import ask, word
 from kafkapy.security.errors import AuthenticationFailedError, InvalidSecurityError
 from kafkapy.security.jaas import parse_jaas
+from kafkapy.security.kerberos.short_names import ShortNames
 from kafkapy.security.principals import PrincipalRules, subject_of
 
 pytestmark = pytest.mark.java
@@ -23,6 +24,16 @@ TYPES: Final = [
 CHARACTERS: Final = "abcXYZ019 ,=+<>#;\"\\'()./:-_?@é€ü*"
 PATTERNS: Final = ["^CN=(.*?),(.*)$", "^CN=(.*)$", "(.*)", "^OU=x$", r".*\,.*", "^(.*)=(.*)$"]
 REPLACEMENTS: Final = ["$1", "$2@$1", "x", "", "$1-$1", "a b"]
+KERBEROS_FORMATS: Final = ["$1", "$1@$0", "$2", "$1-$2", "x$1", "$3", "$", "$0", "$1$1", "$12", "", "a/b", "é$1"]
+KERBEROS_MATCHES: Final = ["", "", "(.*)", "(.*@REALM)", "(a.*)", "([ab])", "(^a$)", "((.*)"]
+KERBEROS_EDITS: Final = [
+    "", "", "s/a/b/", "s/a/b/g", "s/(.)(.)/$2$1/", "s/(.)/$12/g", "s/@.*//", "s/x*/-/g", "s/a/$/", r"s/a/\\$1/",
+    r"s/(a)|b/$1./g", "s/a/$2/", "s/[/b/", "s/a/b/x", "s/a/\\/", "s/$/z/g", "s/^/z/", r"s/\w/w/g",
+]  # fmt: skip
+KERBEROS_NAMES: Final = [
+    "alice@REALM", "bob/host@REALM", "alice@OTHER", "a/b/c@REALM", "a@b@c", "simple", "", "@REALM", "ÄBé@REALM",
+    "a/@REALM", "ab/ab@REALM", "aXxa@REALM", "a/b",
+]  # fmt: skip
 JAAS_PIECES: Final = [
     "a.B", "required", "optional", " ", "\n", "x", "=", '"v"', "'w'", '"q\\"r"', "user_a", ";", "y-z", "// c\n",
     "/* d */", '"a=b;"', "$v", "1", "0.5", "é",
@@ -65,6 +76,32 @@ def test_rules_map_as_in_apache_kafka() -> None:
     different = [(case, mine(*case), other) for case, other in zip(cases, theirs, strict=True) if mine(*case) != other]
     assert different == []
     assert sum(each is not None for each in theirs) > COUNT / 2
+
+
+def test_kerberos_names_are_shortened_as_in_apache_kafka() -> None:
+    draw = random.Random(4)
+
+    def rule() -> str:
+        if draw.random() < 0.3:
+            return draw.choice(["DEFAULT", "DEFAULT", "DEFAULT/L", "default", "DEFAULTx"])
+        start = f"RULE:[{draw.choice(['1', '1', '1', '2', '0', '', '01'])}:{draw.choice(KERBEROS_FORMATS)}]"
+        return start + "".join(map(draw.choice, (KERBEROS_MATCHES, KERBEROS_EDITS, ["", "", "/L", "/U", "L", "/LU"])))
+
+    cases = [
+        (draw.choice([",", ", "]).join(rule() for _ in range(draw.randrange(1, 4))), draw.choice(KERBEROS_NAMES))
+        for _ in range(2 * COUNT)
+    ]
+
+    def mine(rules: str, principal: str) -> str | None:
+        try:
+            return ShortNames(rules, "REALM").name_of(principal)
+        except (InvalidSecurityError, AuthenticationFailedError):
+            return None
+
+    theirs = ask("IdentityOracle", [f"kerberos {word(rules)} {word(principal)}" for rules, principal in cases])
+    different = [(case, mine(*case), other) for case, other in zip(cases, theirs, strict=True) if mine(*case) != other]
+    assert different == []
+    assert sum(each is not None for each in theirs) > COUNT / 5
 
 
 def test_jaas_is_read_as_in_apache_kafka() -> None:

@@ -26,7 +26,7 @@ SCENARIOS = {
     "offset resets": "where a group without an offset, or with one that is gone, begins",
     "transactions": "what is committed is read, what is aborted is not",
     "admin": "topics, partitions, configurations, groups listed and described",
-    "security": "TLS with and without certificates of clients, PLAIN, SCRAM and OAUTHBEARER",
+    "security": "TLS with and without certificates of clients, PLAIN, SCRAM, OAUTHBEARER and GSSAPI",
     "errors": "what is refused, how it is told, what is tried again",
     "restart": "the broker ends and comes back under load",
 }

@@ -8,7 +8,7 @@ import typer
 from kafkapy.cli.options import Json
 from kafkapy.cli.output import done, examples, fail, fail_with, say
 from kafkapy.clock import SystemClock
-from kafkapy.security.errors import EXTRA
+from kafkapy.security.errors import needs_extra
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -45,7 +45,7 @@ def create(
     try:
         from kafkapy.security.certificates import LOCAL_HOSTS, Authority
     except ImportError:
-        fail(f"certificates need the package cryptography, which is not installed: {EXTRA}")
+        fail(str(needs_extra("kafkapy certificates create")))
     hosts = host or list(LOCAL_HOSTS)
     authority = Authority("kafkapy authority", SystemClock().now_ms(), days)
     files = {"ca.pem": authority.certificate, "broker.pem": "".join(authority.issue(hosts[0], hosts, days))}

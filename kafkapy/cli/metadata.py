@@ -11,7 +11,9 @@ from kafkapy.cli.output import examples
 app = typer.Typer(no_args_is_help=True)
 
 Data = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="The broker's data directory.")]
-Config = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Its server.properties, for log.dirs.")]
+Config = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="Its server.properties: log.dirs, and zookeeper.ssl.*.")
+]
 ZooKeeper = Annotated[
     str | None, typer.Option("--zookeeper", metavar="HOST:PORT/CHROOT", help="As in zookeeper.connect.")
 ]

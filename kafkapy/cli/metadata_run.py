@@ -22,6 +22,7 @@ from kafkapy.metadata.exchange.metadata_tree import KINDS, MetadataError, Metada
 from kafkapy.metadata.store import StoreDamagedError, StoreFileError
 from kafkapy.metadata.store_files import is_stored, move_aside
 from kafkapy.metadata.zookeeper_address import ZooKeeperAddress
+from kafkapy.metadata.zookeeper_security import security_of
 from kafkapy.platform.errors import LogDirectoryError
 from kafkapy.platform.files import Files
 from kafkapy.storage.data_directory import DataDirectory
@@ -60,10 +61,11 @@ class OwnPlace:
 
 
 class ZooKeeperPlace:
-    """The tree below a chroot; kazoo is imported at the first access."""
+    """The tree below a chroot, reached with the security of ``config``; kazoo is imported at the first access."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, config: BrokerConfig) -> None:
         self._address = ZooKeeperAddress.parse(address)
+        self._security = security_of(config, SystemClock().now_ms())
 
     def __str__(self) -> str:
         return str(self._address)
@@ -72,14 +74,14 @@ class ZooKeeperPlace:
         """See ``MetadataPlace.read``; raises MetadataError when no server answers."""
         from kafkapy.metadata.exchange.zookeeper_tree import connected
 
-        with connected(self._address) as tree:
+        with connected(self._address, self._security) as tree:
             return tree.read()
 
     def write(self, source: MetadataTree, found: Sequence[NodeChange], now_ms: int) -> None:  # noqa: ARG002  # its clock
         """See ``MetadataPlace.write``."""
         from kafkapy.metadata.exchange.zookeeper_tree import connected
 
-        with connected(self._address) as tree:
+        with connected(self._address, self._security) as tree:
             tree.write(source, found)
 
 
@@ -134,7 +136,7 @@ class RunOptions(NamedTuple):
 def export(places: Places, options: RunOptions) -> None:
     """Write a stopped broker's metadata to a ZooKeeper, for Apache Kafka to start on its data, or to a document."""
     with _failures_in_one_line(), _stopped(places.data, places.config, has_metadata=True) as directories:
-        target = _other_place(places.zookeeper, places.file)
+        target = _other_place(places)
         tree = OwnPlace(directories[0].path).read()
         if tree.cluster_id is None:
             raise MetadataError(_no_metadata(directories[0].path))
@@ -157,7 +159,7 @@ def export(places: Places, options: RunOptions) -> None:
 def import_(places: Places, options: RunOptions, *, only_this_broker: bool) -> None:
     """Read a stopped cluster's metadata from a ZooKeeper or a document, for kafkapy to start on its data directory."""
     with _failures_in_one_line(), _stopped(places.data, places.config) as directories:
-        source = _other_place(places.zookeeper, places.file)
+        source = _other_place(places)
         tree = source.read()
         if tree.cluster_id is None:
             where = "the address, and the chroot in zookeeper.connect" if places.zookeeper else "the file's name"
@@ -253,12 +255,12 @@ def _no_metadata(directory: str) -> str:
     return f"{directory} has no metadata of kafkapy: no broker has started there yet"
 
 
-def _other_place(zookeeper: str | None, file: str | None) -> MetadataPlace:
-    if (zookeeper is None) == (file is None):
+def _other_place(places: Places) -> MetadataPlace:
+    if (places.zookeeper is None) == (places.file is None):
         raise UsageError("give either --zookeeper HOST:PORT/CHROOT or --file FILE")
-    if zookeeper is not None:
-        return ZooKeeperPlace(zookeeper)
-    return DocumentPlace(file or "-")
+    if places.zookeeper is not None:
+        return ZooKeeperPlace(places.zookeeper, _built(places.data, places.config))
+    return DocumentPlace(places.file or "-")
 
 
 def _left_out(tree: MetadataTree) -> list[str]:

@@ -13,6 +13,7 @@ from kafkapy.clients.errors import ClientError, NoBrokerError, NotAuthenticatedE
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.client_core import ClientCore, Handshake, OtherProtocol, Request
 from kafkapy.protocol.message import Message, ProtocolError, UnsupportedVersion
+from kafkapy.security.errors import connection_failure
 from kafkapy.security.settings import NO_SECURITY, ClientSecurity
 
 if TYPE_CHECKING:
@@ -78,8 +79,7 @@ class Connection:
             return tls.wrap_socket(self._socket, server_hostname=host)
         except OSError as error:
             self._socket.close()
-            reason = getattr(error, "verify_message", "") or getattr(error, "reason", "") or error
-            raise NoBrokerError(f"no TLS connection to {self.address}: {reason}") from error
+            raise NoBrokerError(f"no TLS connection to {self.address}: {connection_failure(error)}") from error
 
     def close(self) -> None:
         """Close the socket."""
@@ -130,7 +130,7 @@ class Connection:
             self._shake_hands(self._core.negotiate())
             if self._authenticate is not None:
                 try:
-                    self._exchange_all(self._authenticate(self._core))
+                    self._exchange_all(self._authenticate(self.host_and_port[0]))
                 except ProtocolError as error:
                     raise NotAuthenticatedError(f"{self.address} refuses the client: {error}") from error
             self._set_timeout(self._timeout_s)

@@ -14,6 +14,7 @@ from kafkapy import kafka_texts
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.broker_keys import (
     BROKER_KEYS,
+    LISTENER_KEYS,
     LISTENER_LIMITS,
     LISTENER_PREFIX,
     PER_LISTENER_SECURITY,
@@ -216,6 +217,33 @@ def _values_fit_together(config: BrokerConfig, name: str, overrides: Mapping[str
         config.with_dynamic(cluster_default=overrides)
 
 
+def _listeners_can_change(config: BrokerConfig, name: str, overrides: Mapping[str, str]) -> None:
+    """What a listener has at its start stays; another address or protocol needs a listener of another name."""
+    new = config.with_dynamic(per_broker=overrides) if name else config
+    if all(config[key] == new[key] for key in LISTENER_KEYS):
+        return
+    protocols = {endpoint.listener_name: endpoint.security_protocol for endpoint in new.listeners}
+    for endpoint in config.listeners:
+        listener = endpoint.listener_name
+        if listener not in protocols:
+            continue
+        if _fixed_keys(config, listener) != _fixed_keys(new, listener):
+            raise InvalidConfigError(kafka_texts.listener_keys_fixed(listener))
+        if protocols[listener] != endpoint.security_protocol:
+            raise InvalidConfigError(kafka_texts.listener_protocol_fixed(listener))
+
+
+def _fixed_keys(config: BrokerConfig, listener: str) -> dict[str, str]:
+    """The settings of a listener that are read when it is opened."""
+    prefix = f"{LISTENER_PREFIX}{listener.lower()}."
+    texts = {**config.originals, **config.dynamic.cluster_texts, **config.dynamic.broker_texts}
+    return {
+        name: text
+        for name, text in texts.items()
+        if name.startswith(prefix) and base_name(name) not in PER_LISTENER_SECURITY
+    }
+
+
 _RULES: Final = (
     _only_dynamic_keys,
     _security_keys_name_a_listener,
@@ -224,4 +252,5 @@ _RULES: Final = (
     _passwords_can_be_encrypted,
     _thread_counts_at_most_double,
     _values_fit_together,
+    _listeners_can_change,
 )

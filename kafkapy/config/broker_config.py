@@ -16,7 +16,6 @@ from kafkapy.config.broker_keys import KNOWN_KEYS, broker_key, synonyms
 from kafkapy.config.errors import InvalidConfigError, invalid_value
 from kafkapy.config.keys import Dynamic, Value, format_of, format_value, is_at_least
 from kafkapy.config.listeners import EndPoint, parse_counts, parse_listeners, parse_protocol_map
-from kafkapy.config.own_keys import ZOOKEEPER_DIGEST
 from kafkapy.config.topic_keys import COMPRESSION_TYPES
 
 # The overrides that change while a broker runs: one layer for all brokers, above it one for this broker alone.
@@ -158,6 +157,12 @@ def _listeners_can_be_reached(config: "BrokerConfig") -> None:
             raise invalid_value("advertised.listeners", endpoint, "clients can't connect to 0.0.0.0")
         if endpoint.listener_name not in bound:
             raise InvalidConfigError(f"advertised.listeners names {endpoint.listener_name}, which listeners lacks")
+    for key in ("inter.broker.listener.name", "control.plane.listener.name"):
+        name = config.text(key).upper()
+        if name and name not in (bound & {each.listener_name for each in config.advertised_listeners} or bound):
+            raise invalid_value(key, name, "must be a listener that listeners and advertised.listeners name")
+    if config["control.plane.listener.name"] and name == config.text("inter.broker.listener.name").upper():
+        raise invalid_value("control.plane.listener.name", name, "must be another listener than that for brokers")
 
 
 _ZSTD: Final = 4
@@ -313,6 +318,7 @@ class BrokerConfig:
     ) -> None:
         """Replace a whole layer of dynamic overrides, then tell the listeners which keys have another value.
 
+        They are told of none if the layer was written again as it was: files that it names may have changed.
         Keys that can't change at that level are ignored, as Apache Kafka ignores them in ZooKeeper; raises
         InvalidConfigError, and changes nothing, if the values contradict each other.
         """
@@ -321,9 +327,8 @@ class BrokerConfig:
         self._found.clear()
         self._endpoints.clear()
         names = old.changed_names(self.dynamic)
-        if names:
-            for listener in tuple(self._listeners):
-                listener(names)
+        for listener in tuple(self._listeners):
+            listener(names)
 
     def with_dynamic(
         self, *, cluster_default: Mapping[str, str] | None = None, per_broker: Mapping[str, str] | None = None
@@ -335,7 +340,7 @@ class BrokerConfig:
         return BrokerConfig(self.originals, layers(cluster, broker))
 
     def add_listener(self, listener: Listener) -> None:
-        """Call ``listener`` with the names of keys whose dynamic value changed, after the change."""
+        """Call ``listener`` with the names of keys whose dynamic value changed, maybe none, after the change."""
         self._listeners.append(listener)
 
     @property
@@ -429,7 +434,8 @@ class BrokerConfig:
 # plaintext instead of TLS, or every client instead of the authorized ones, would be worse than not starting.
 
 REFUSED_KEYS: Final = {
-    "zookeeper.ssl.client.enable": "kafkapy has no TLS yet",
+    "zookeeper.ssl.crl.enable": "kafkapy reads no revocation lists",
+    "zookeeper.ssl.ocsp.enable": "kafkapy has no Online Certificate Status Protocol",
     "client.quota.callback.class": "kafkapy can't load Java classes",
     "create.topic.policy.class.name": "kafkapy can't load Java classes",
     "alter.config.policy.class.name": "kafkapy can't load Java classes",
@@ -448,10 +454,6 @@ def check_built(config: BrokerConfig) -> None:
     for name, reason in REFUSED_KEYS.items():
         if config[name]:
             raise InvalidConfigError(f"{name} is set: {reason}")
-    if config["zookeeper.set.acl"] and not config[ZOOKEEPER_DIGEST]:
-        raise InvalidConfigError(
-            f"zookeeper.set.acl is set: protected nodes need an owner; set {ZOOKEEPER_DIGEST} to user:password"
-        )
     selector = config["replica.selector.class"]
     if selector and selector != RACK_AWARE_SELECTOR:
         raise InvalidConfigError(

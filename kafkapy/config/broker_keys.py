@@ -280,6 +280,8 @@ _ALTERNATIVES_OF: Final = {name: names for names in _ALTERNATIVES for name in na
 
 
 LISTENER_PREFIX: Final = "listener.name."
+LISTENER_KEYS: Final = frozenset({"listeners", "advertised.listeners", "listener.security.protocol.map"})
+"""The keys that say which listeners there are, and under which addresses clients reach them."""
 LISTENER_LIMITS: Final = frozenset({"max.connections", "max.connection.creation.rate"})
 """The keys that, with a listener's prefix, may also be set for all brokers at once."""
 PER_LISTENER_SECURITY: Final = frozenset(

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from kafkapy.clock import Clock, TimerHandle
 from kafkapy.config.broker_config import BrokerConfig
-from kafkapy.controller.active_controller import ActiveController, Watchers, inter_broker_listener
+from kafkapy.controller.active_controller import ActiveController, Watchers, controller_listener
 from kafkapy.controller.context import ControllerContext, ControllerMovedError
 from kafkapy.controller.requests import Outgoing, PeerQueues
 from kafkapy.errors import BrokerError
@@ -66,7 +66,7 @@ class Controller:
     ) -> None:
         self._broker_id = broker_id
         self._config = config
-        self._inter_broker_listener = inter_broker_listener(config)
+        self._listener = controller_listener(config)
         self._clock = clock
         self._store = store
         self._channel = channel
@@ -87,14 +87,14 @@ class Controller:
         return self._active is not None
 
     def address_of(self, broker_id: int) -> tuple[str, int] | None:
-        """Host and port under which a broker has registered for other brokers; None for one that is not registered.
+        """Host and port under which a broker has registered for the controller; None for one that is not registered.
 
         Only the controller knows it.
         """
         broker = None if self._active is None else self._active.context.brokers.get(broker_id)
         if broker is None:
             return None
-        endpoint = broker.endpoint(self._inter_broker_listener)
+        endpoint = broker.endpoint(self._listener)
         return endpoint.host, endpoint.port
 
     def is_deleting(self, topic: str) -> bool:

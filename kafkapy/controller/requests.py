@@ -56,9 +56,9 @@ class Outgoing(NamedTuple):
 class RequestBatch:
     """Gathers the content of one event's requests; ``take`` empties it."""
 
-    def __init__(self, context: ControllerContext, inter_broker_listener: str) -> None:
+    def __init__(self, context: ControllerContext, listener: str) -> None:
         self._context = context
-        self._listener = inter_broker_listener
+        self._listener = listener
         self._leader_and_isr: dict[int, dict[TopicPartition, bool]] = {}
         self._metadata_partitions: dict[TopicPartition, None] = {}
         self._metadata_brokers: set[int] = set()

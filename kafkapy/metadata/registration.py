@@ -120,6 +120,14 @@ async def register(
     return stat.czxid
 
 
+async def change_endpoints(
+    store: MetadataStore, clock: Clock, broker_id: int, endpoints: Sequence[BrokerEndpoint], rack: str | None
+) -> None:
+    """Give a broker that is registered other end points; its epoch stays. Raises StoreError."""
+    data = BrokerIdZNode(broker_id, tuple(endpoints), rack, clock.now_ms()).encode()
+    await store.set(BrokerIdZNode.path(broker_id), data)
+
+
 async def _check_addresses(store: MetadataStore, broker_id: int, endpoints: Sequence[BrokerEndpoint]) -> None:
     """Clients and brokers would not know which of two brokers they reach."""
     wanted = {(endpoint.host, endpoint.port): endpoint for endpoint in endpoints}

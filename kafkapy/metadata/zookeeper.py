@@ -10,7 +10,6 @@ from typing import Final
 
 from kafkapy.clock import Clock
 from kafkapy.config.broker_config import BrokerConfig
-from kafkapy.config.own_keys import ZOOKEEPER_DIGEST
 from kafkapy.metadata.store import (
     ANY_VERSION,
     Create,
@@ -30,6 +29,7 @@ from kafkapy.metadata.store import (
 from kafkapy.metadata.zookeeper_address import ZooKeeperAddress
 from kafkapy.metadata.zookeeper_heartbeat import Heartbeat
 from kafkapy.metadata.zookeeper_operations import TreeRoot
+from kafkapy.metadata.zookeeper_security import security_of
 from kafkapy.metadata.zookeeper_session import Read, ZooKeeperSession, ZooKeeperSettings
 from kafkapy.turns import OneByOne
 
@@ -41,7 +41,7 @@ class ZooKeeperStore:
     """See ``MetadataStore``. ``open`` comes first."""
 
     def __init__(self, address: ZooKeeperAddress, clock: Clock, random: Random, settings: ZooKeeperSettings) -> None:
-        self._chroot = TreeRoot(address.chroot, settings.secure)
+        self._chroot = TreeRoot(address.chroot, settings.security.protects_nodes)
         self._session = ZooKeeperSession(address, clock, random, settings)
 
     @property
@@ -171,13 +171,11 @@ async def open_zookeeper(config: BrokerConfig, clock: Clock) -> ZooKeeperStore:
     """Open a session as ``config`` says; raises InvalidConfigError, StoreUnreachableError, StoreRefusedError."""
     session_timeout_ms = config.integer("zookeeper.session.timeout.ms")
     named_ms = config["zookeeper.connection.timeout.ms"]
-    digest = config.text(ZOOKEEPER_DIGEST)
     settings = ZooKeeperSettings(
         session_timeout_ms=session_timeout_ms,
         connection_timeout_ms=session_timeout_ms if named_ms is None else int(str(named_ms)),
         max_in_flight=config.integer("zookeeper.max.in.flight.requests"),
-        secure=config.flag("zookeeper.set.acl"),
-        credentials=[("digest", digest)] if digest else [],
+        security=security_of(config, clock.now_ms()),
     )
     address = ZooKeeperAddress.parse(config.text("zookeeper.connect"))
     store = ZooKeeperStore(address, clock, SystemRandom(), settings)

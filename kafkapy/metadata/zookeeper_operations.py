@@ -34,6 +34,7 @@ from kafkapy.metadata.tree import parent_of
 NO_NODE: Final = -101
 SESSION_EXPIRED: Final = -112
 SESSION_MOVED: Final = -118
+SASL_REQUIRED: Final = -124
 """The codes of errors that are not told to the caller of an operation as they are."""
 
 _ERRORS: Final[Mapping[int, type[StoreError]]] = {

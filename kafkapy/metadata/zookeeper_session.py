@@ -42,7 +42,7 @@ its session for the session's time-out.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -56,7 +56,6 @@ from kafkapy.metadata.store import (
     Operation,
     Outcome,
     Result,
-    SessionEndedError,
     SessionEvent,
     SessionExpiredError,
     SessionListener,
@@ -71,8 +70,10 @@ from kafkapy.metadata.tree import Watches
 from kafkapy.metadata.zookeeper_address import ZooKeeperAddress
 from kafkapy.metadata.zookeeper_connection import PING, XID_PING, ServerConnection, SetWatches
 from kafkapy.metadata.zookeeper_heartbeat import Heartbeat
+from kafkapy.metadata.zookeeper_identities import IdentityAnswer, IdentityRefusedError, identification
 from kafkapy.metadata.zookeeper_operations import (
     NO_NODE,
+    SASL_REQUIRED,
     SESSION_EXPIRED,
     SESSION_MOVED,
     TreeRoot,
@@ -81,6 +82,7 @@ from kafkapy.metadata.zookeeper_operations import (
     session_number,
     stat_of,
 )
+from kafkapy.security.settings import OPEN_ZOOKEEPER, ZooKeeperSecurity
 
 MAX_REQUEST_SIZE: Final = 0xFFFFF
 """What ZooKeeper accepts (``jute.maxbuffer``): it closes the connection of a client that sends more."""
@@ -94,7 +96,6 @@ CLOSE_MS: Final = 2_000
 """How long ``close`` waits for the server."""
 
 _XID_EVENT: Final = -1
-_XID_AUTH: Final = -4
 _XID_WATCHES: Final = -8
 _MAX_XID: Final = 2**31 - 1
 _NO_PASSWORD: Final = bytes(16)
@@ -110,10 +111,7 @@ class ZooKeeperSettings(NamedTuple):
     connection_timeout_ms: int = 18_000
     """How long ``open`` waits for the first session."""
     max_in_flight: int = 10
-    secure: bool = False
-    """Whether new nodes get access control lists."""
-    credentials: Sequence[tuple[str, str]] = ()
-    """Scheme and credential (``digest``, ``user:password``) of each identity of the session."""
+    security: ZooKeeperSecurity = OPEN_ZOOKEEPER
 
 
 class _Request:
@@ -152,7 +150,7 @@ class ZooKeeperSession:
         self._clock = clock
         self._random = random
         self._settings = settings
-        self._root = TreeRoot(address.chroot, settings.secure)
+        self._root = TreeRoot(address.chroot, settings.security.protects_nodes)
         self._listeners: list[SessionListener] = []
         self.heartbeat: Final = Heartbeat(clock)
         # The session.
@@ -167,8 +165,8 @@ class ZooKeeperSession:
         # The connection.
         self._connection: ServerConnection | None = None
         self._accepted: asyncio.Future[None] | None = None
-        self._unconfirmed = 0
-        """Identities that the server has not accepted yet on this connection."""
+        self._identifying: Generator[bytes, IdentityAnswer, None] | None = None
+        """Presents the session's identities on this connection, until the server has accepted them."""
         self._xid = 0
         self._failures = 0
         self._last_failure = "no attempt was made"
@@ -208,7 +206,7 @@ class ZooKeeperSession:
         self._listeners.append(listener)
 
     async def open(self) -> None:
-        """Open the first session; raises StoreUnreachableError."""
+        """Open the first session; raises StoreUnreachableError, StoreRefusedError (of its identities)."""
         limit_ms = self._settings.connection_timeout_ms
         first = self._first_session = asyncio.get_running_loop().create_future()
         self._running = asyncio.create_task(self._keep_connected(), name="zookeeper-session")
@@ -217,13 +215,16 @@ class ZooKeeperSession:
             await asyncio.wait([first])
         finally:
             late.cancel()
-            if not first.done() or first.cancelled():
+            if not first.done() or first.cancelled() or first.exception() is not None:
                 await self.close()
         if first.cancelled():
+            has_tls = self._settings.security.tls is not None
+            keys = "are zookeeper.connect and zookeeper.ssl.*" if has_tls else "is zookeeper.connect"
             raise StoreUnreachableError(
                 f"no ZooKeeper answers at {self._address.servers} within {limit_ms} ms ({self._last_failure}): is it "
-                "running, and is zookeeper.connect right?"
+                f"running, and {keys} right?"
             )
+        first.result()
 
     async def close(self) -> None:
         """End the session; what waits for an answer fails with StoreClosedError. Closing twice does nothing."""
@@ -324,8 +325,8 @@ class ZooKeeperSession:
         header, offset = ReplyHeader.deserialize(payload, 0)
         if header.xid == _XID_EVENT:
             self._watched(payload, offset)
-        elif header.xid == _XID_AUTH:
-            self._authenticated(header.err)
+        elif self._identifying is not None and header.xid != XID_PING:
+            self._identify(IdentityAnswer(header.err, payload[offset:]))
         elif header.xid not in (XID_PING, _XID_WATCHES) and not self._is_closed:
             self._answered(header, payload, offset)
 
@@ -343,6 +344,9 @@ class ZooKeeperSession:
             raise ValueError(f"an answer to request {header.xid}, which is not the oldest")
         if header.err in (SESSION_EXPIRED, SESSION_MOVED):
             self._disconnect("it does not serve the session any more")
+            return
+        if header.err == SASL_REQUIRED:
+            self._require_login()
             return
         request = self._in_flight[0]
         self._seen_zxid = max(self._seen_zxid, header.zxid)
@@ -400,7 +404,7 @@ class ZooKeeperSession:
 
     async def _attend(self, host: str, port: int, servers: int) -> str:
         """Connect to a server and stay until the connection is over; returns why it is."""
-        connection = self._connection = ServerConnection(self._clock, self._connect_answered)
+        connection = self._connection = self._new_connection(host)
         accepted = self._accepted = asyncio.get_running_loop().create_future()
         limit_ms = self._timeout_ms / servers
         opening = asyncio.ensure_future(self._open_connection(connection, host, port))
@@ -423,6 +427,14 @@ class ZooKeeperSession:
                 self._beat.cancel()
             connection.abort("this broker has closed the connection")
 
+    def _new_connection(self, host: str) -> ServerConnection:
+        tls = None
+        if self._settings.security.tls is not None:
+            from kafkapy.metadata.zookeeper_tls import TlsChannel
+
+            tls = TlsChannel(self._settings.security.tls, host)
+        return ServerConnection(self._clock, self._connect_answered, tls)
+
     async def _open_connection(self, connection: ServerConnection, host: str, port: int) -> str | None:
         """Connect, and present the session; returns when the server has accepted it, or with what went wrong."""
         try:
@@ -430,6 +442,8 @@ class ZooKeeperSession:
         # UnicodeError: a name that can't be one of a host; RuntimeError: no thread in which to look for its address
         except (OSError, UnicodeError, RuntimeError) as error:
             return f"no connection: {getattr(error, 'strerror', None) or error}"
+        ready: list[asyncio.Future[Any]] = [connection.opened, connection.closed]
+        await asyncio.wait(ready, return_when=asyncio.FIRST_COMPLETED)
         timeout_ms = self._settings.session_timeout_ms
         connect = Connect(0, self._seen_zxid, timeout_ms, self._id, self._password, False)
         connection.send(bytes(connect.serialize()))
@@ -452,20 +466,30 @@ class ZooKeeperSession:
         self._id, self._password, self._timeout_ms = answer.session_id, answer.passwd, answer.time_out
         self._xid = 0
         self._keep_alive(connection)
-        self._unconfirmed = len(self._settings.credentials)
-        for scheme, credential in self._settings.credentials:
-            auth = serialization.Auth(0, scheme, credential)
-            connection.send(int_struct.pack(_XID_AUTH) + int_struct.pack(auth.type) + auth.serialize())
-        if not self._unconfirmed:
-            self._enter(connection)
+        self._identifying = identification(self._settings.security)
+        self._identify(None)
 
-    def _authenticated(self, error: int) -> None:
-        """The server has accepted one of the session's identities, or not."""
-        self._unconfirmed -= 1
-        if error:
-            self._disconnect("it does not accept the credentials of the session")
-        elif not self._unconfirmed and self._connection is not None:
+    def _identify(self, answer: IdentityAnswer | None) -> None:
+        """Present the session's next identity, after the answer to the one before; after all, enter the session."""
+        assert self._identifying is not None, "the server answers to an identity"
+        assert self._connection is not None, "the answer came on it"
+        try:
+            payload = next(self._identifying) if answer is None else self._identifying.send(answer)
+        except StopIteration:
+            self._identifying = None
             self._enter(self._connection)
+        except IdentityRefusedError as error:
+            self._refused(str(error))
+        else:
+            self._connection.send(payload)
+
+    def _refused(self, reason: str) -> None:
+        """The server does not accept the session's identities: no further attempt before the first session."""
+        self._disconnect(reason)
+        first = self._first_session
+        if first is not None and not first.done():
+            sentence = f"the ZooKeeper at {self._address.servers} refuses this broker: {reason}"
+            first.set_exception(StoreRefusedError("/", sentence))
 
     def _enter(self, connection: ServerConnection) -> None:
         """The connection can be used, for a new session or for the one that continues."""
@@ -496,6 +520,7 @@ class ZooKeeperSession:
         was_usable = self._is_usable
         self._is_usable = False
         self._connection = None
+        self._identifying = None
         if self._resuming is not None:
             self._resuming.cancel()
         for request in self._in_flight:
@@ -525,6 +550,13 @@ class ZooKeeperSession:
             connection.send(PING)
         self.heartbeat.beat(connection, self._timeout_ms)
         self._beat = self._clock.call_later(self._timeout_ms / 6, self._keep_alive, connection)
+
+    def _require_login(self) -> None:
+        """The server opens sessions for everybody, but serves those alone that have authenticated by SASL."""
+        reason = "it serves only clients that authenticate: name in KAFKA_OPTS a JAAS file with the section Client"
+        for request in (*self._unanswered, *self._in_flight, *self._queue):
+            _fail(request, StoreRefusedError(request.path, f"the ZooKeeper at {self._address.servers}: {reason}"))
+        self._disconnect(reason)
 
     # The session continues, or has ended.
 
@@ -603,7 +635,7 @@ def _value(message: Any, payload: bytes, offset: int) -> Any:
     return stat_of(found) if isinstance(message, serialization.Exists) else found
 
 
-def _fail(request: _Request, error: SessionEndedError) -> None:
+def _fail(request: _Request, error: StoreError) -> None:
     if not request.answer.done():
         request.answer.set_exception(error)
         request.answer.exception()  # asyncio logs exceptions that were never retrieved

@@ -12,7 +12,8 @@ the next request. The broker may have executed the request or not; the caller de
 After a failure the next connection waits for an exponential back-off. Only a response resets the back-off, so it also
 applies to a broker that accepts connections and closes them.
 
-``tls`` wraps the socket, ``authenticate`` makes the handshake that comes before the first request (SASL).
+``tls`` wraps the socket, ``authenticate`` makes the handshake with a host that comes before the first request (SASL).
+Its steps run in threads: they compute keys of passwords, or wait for a KDC.
 
 The module is imported when the first request to another broker is sent: a single broker does not need it.
 """
@@ -62,7 +63,7 @@ class PeerSettings(NamedTuple):
     client_id: str
     times: PeerTimes = PeerTimes()
     tls: ssl.SSLContext | None = None
-    authenticate: Callable[[ClientCore], Handshake] | None = None
+    authenticate: Callable[[str], Handshake] | None = None
     max_response_size: int = 100 * 1024 * 1024
     compute: Callable[[Callable[[], bytes]], Awaitable[bytes]] | None = None
     """Runs a function beside the event loop: it encodes large requests. Without it they are encoded on the loop."""
@@ -204,13 +205,12 @@ class _Peer:
             raise PeerUnreachableError(f"no connection: {getattr(error, 'strerror', None) or error}") from error
         if self._settings.authenticate is None:
             return
-        handshake = self._settings.authenticate(self._core)
+        handshake = self._settings.authenticate(address[0])
         try:
-            question = next(handshake)
-            while True:
-                question = handshake.send(await connection.ask(self._core.request(*question)))
-        except StopIteration:
-            return
+            question = await asyncio.to_thread(next, handshake, None)
+            while question is not None:
+                answer = await connection.ask(self._core.request(*question))
+                question = await asyncio.to_thread(_next_question, handshake, answer)
         except ProtocolError as error:
             raise PeerUnreachableError(f"the handshake failed: {error}") from error
 
@@ -250,6 +250,14 @@ class _Peer:
         self._failures += 1
         jitter = 1 + BACKOFF_JITTER * (2 * self._random.random() - 1)
         self._not_before_s = self._clock.monotonic_s() + backoff_ms * jitter / 1000
+
+
+def _next_question(handshake: Handshake, answer: Message) -> tuple[Request, int] | None:
+    """Return the request after an answer, None after the last one."""
+    try:
+        return handshake.send(answer)
+    except StopIteration:
+        return None
 
 
 class RemoteBrokers:

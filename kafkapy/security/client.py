@@ -11,12 +11,12 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Final
 
 from kafkapy.clock import Clock, SystemClock
-from kafkapy.protocol.client_core import ClientCore, Handshake
+from kafkapy.protocol.client_core import Handshake
 from kafkapy.protocol.message import ProtocolError
 from kafkapy.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kafkapy.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kafkapy.security import plain, scram
-from kafkapy.security.errors import AuthenticationFailedError, InvalidSecurityError
+from kafkapy.security.errors import AuthenticationFailedError, InvalidSecurityError, needs_gssapi_extra
 from kafkapy.security.jaas import parse_jaas
 from kafkapy.security.settings import ClientSecurity
 
@@ -24,8 +24,9 @@ PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _JAAS: Final = "sasl.jaas.config"
 _OAUTH: Final = "OAUTHBEARER"
 _SYSTEM_CLOCK: Final = SystemClock()
-Tokens = Callable[[], Generator[bytes, bytes, None]]
-"""Begins the client's side of a mechanism: yields its tokens, and is sent the broker's."""
+_KERBEROS: Final = "GSSAPI"
+Tokens = Callable[[str], Generator[bytes, bytes, None]]
+"""Begins the client's side of a mechanism with the broker on a host: yields its tokens, and is sent the broker's."""
 
 
 def client_security(values: Mapping[str, str], now_ms: int, clock: Clock = _SYSTEM_CLOCK) -> ClientSecurity:
@@ -44,12 +45,14 @@ def client_security(values: Mapping[str, str], now_ms: int, clock: Clock = _SYST
     return ClientSecurity(tls, _sasl(values, clock) if protocol.startswith("SASL") else None)
 
 
-def _sasl(values: Mapping[str, str], clock: Clock) -> Callable[[ClientCore], Handshake]:
-    mechanism = values.get("sasl.mechanism") or "GSSAPI"
+def _sasl(values: Mapping[str, str], clock: Clock) -> Callable[[str], Handshake]:
+    mechanism = values.get("sasl.mechanism") or _KERBEROS
     jaas = values.get(_JAAS)
     if not jaas:
-        raise InvalidSecurityError(f"{_JAAS} is not set: it has the name and the password for {mechanism}")
+        raise InvalidSecurityError(f"{_JAAS} is not set: it has the name and the password or keytab for {mechanism}")
     options = parse_jaas(_JAAS, jaas).options
+    if mechanism == _KERBEROS:
+        return sasl_handshake(mechanism, _kerberos_tokens(values, options))
     if mechanism == _OAUTH:
         return sasl_handshake(mechanism, _oauth_tokens(values, options, clock))
     return sasl_handshake(mechanism, client_tokens(mechanism, options, _JAAS))
@@ -58,16 +61,16 @@ def _sasl(values: Mapping[str, str], clock: Clock) -> Callable[[ClientCore], Han
 def client_tokens(mechanism: str, options: Mapping[str, str], key: str) -> Tokens:
     """Return the client's side of a mechanism with the options of its login module, which ``key`` has."""
     if mechanism != plain.NAME and mechanism not in scram.HASHES:
-        known = ", ".join((plain.NAME, *scram.HASHES, _OAUTH))
+        known = ", ".join((plain.NAME, *scram.HASHES, _OAUTH, _KERBEROS))
         raise InvalidSecurityError(f"sasl.mechanism is {mechanism}: kafkapy has {known}")
     missing = [name for name in ("username", "password") if not options.get(name)]
     if missing:
         raise InvalidSecurityError(f"{key} has no {missing[0]}, which {mechanism} needs")
     user, password = options["username"], options["password"]
     if mechanism == plain.NAME:
-        return lambda: plain.plain_client(user, password)
+        return lambda _host: plain.plain_client(user, password)
     is_by_token = options.get(scram.TOKEN_AUTH, "").lower() == "true"
-    return lambda: scram.scram_client(mechanism, user, password, is_by_token=is_by_token)
+    return lambda _host: scram.scram_client(mechanism, user, password, is_by_token=is_by_token)
 
 
 def _oauth_tokens(values: Mapping[str, str], options: Mapping[str, str], clock: Clock) -> Tokens:
@@ -75,22 +78,34 @@ def _oauth_tokens(values: Mapping[str, str], options: Mapping[str, str], clock: 
     from kafkapy.security.oauth.login import make_login
 
     login = make_login(values, options, clock)
-    return lambda: oauth_client(login.new_token, login.extensions)
+    return lambda _host: oauth_client(login.new_token, login.extensions)
 
 
-def sasl_handshake(mechanism: str, tokens: Tokens) -> Callable[[ClientCore], Handshake]:
-    """Return the handshake of a connection: SaslHandshake, then the mechanism's tokens in SaslAuthenticate.
+def _kerberos_tokens(values: Mapping[str, str], options: Mapping[str, str]) -> Tokens:
+    from kafkapy.security.kerberos.exchange import gssapi_client
 
-    It raises ``ProtocolError`` with the broker's words if the broker refuses.
+    try:
+        from kafkapy.security.kerberos.login import initiator, service_name
+    except ImportError as error:
+        raise needs_gssapi_extra("sasl.mechanism", error) from None
+    context_with = initiator(service_name(values, options, _JAAS), options, _JAAS)
+    return lambda host: gssapi_client(context_with(host))
+
+
+def sasl_handshake(mechanism: str, tokens: Tokens) -> Callable[[str], Handshake]:
+    """Return what begins the handshake with a host: SaslHandshake, then the mechanism's tokens in SaslAuthenticate.
+
+    It raises ``ProtocolError`` with the broker's words if the broker refuses. A step may compute for long, or wait for
+    a third party such as a KDC.
     """
 
-    def authenticate(_core: ClientCore) -> Handshake:
+    def authenticate(host: str) -> Handshake:
         answer = yield SaslHandshakeRequest(mechanism), 1
         assert isinstance(answer, SaslHandshakeResponse), "a response is of the class of its request"
         if answer.error_code:
             enabled = ", ".join(answer.mechanisms) or "none: it is no SASL listener"
             raise ProtocolError(f"the broker does not offer SASL mechanism {mechanism}, it has {enabled}")
-        steps = tokens()
+        steps = tokens(host)
         try:
             token = next(steps)
         except AuthenticationFailedError as error:

@@ -5,6 +5,7 @@ file is, and Java reads it under the type JKS too. So a store that is not PEM is
 JKS format, which only Java reads, is refused with the command that converts it.
 """
 
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -75,6 +76,18 @@ def certificates_of(pem: bytes, key: str) -> "list[Certificate]":
         return load_pem_x509_certificates(pem)
     except ValueError:
         raise InvalidSecurityError(f"{key} has no readable certificate in the PEM format") from None
+
+
+def store_files(values: Values) -> list[tuple[str, int]]:
+    """Return the files of both stores, each with the time of its last change in ns; 0 if it can't be read."""
+    found = []
+    for key in ("ssl.keystore.location", "ssl.truststore.location"):
+        if location := values.get(key):
+            try:
+                found.append((location, os.stat(location).st_mtime_ns))
+            except OSError:
+                found.append((location, 0))
+    return found
 
 
 def _only_pem(values: Values, type_key: str, inline_key: str) -> None:

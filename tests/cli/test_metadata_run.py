@@ -11,10 +11,10 @@ import pytest
 
 from kafkapy.cli.metadata_run import DocumentPlace, MetadataPlace, OwnPlace, ZooKeeperPlace
 from kafkapy.config.broker_config import BrokerConfig
-from kafkapy.metadata.exchange import zookeeper_tree
 from kafkapy.metadata.exchange.metadata_changes import changes
 from kafkapy.metadata.exchange.metadata_json import encode_document
 from kafkapy.metadata.exchange.metadata_tree import MetadataTree
+from kafkapy.security import kazoo_client
 from kafkapy.server.lifecycle.broker import BrokerServer
 from kafkapy.testing.clock import ManualClock
 from tests.cli.conftest import Run
@@ -28,7 +28,7 @@ CHROOT = f"{SERVERS}/kafka"
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> FakeZooKeeper:
     fake = FakeZooKeeper()
-    monkeypatch.setattr(zookeeper_tree, "KazooClient", fake.client)
+    monkeypatch.setattr(kazoo_client, "KazooClient", fake.client)
     return fake
 
 
@@ -241,11 +241,11 @@ def test_concurrent_changes_of_the_target_are_detected(run: Run, server: FakeZoo
 def test_a_place_is_empty_and_then_returns_the_written_tree(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(zookeeper_tree, "KazooClient", FakeZooKeeper().client)
+    monkeypatch.setattr(kazoo_client, "KazooClient", FakeZooKeeper().client)
     place: MetadataPlace = {
         "own": OwnPlace(str(tmp_path)),
         "document": DocumentPlace(str(tmp_path / "m.json")),
-        "zookeeper": ZooKeeperPlace(f"{SERVERS}/kafka"),
+        "zookeeper": ZooKeeperPlace(f"{SERVERS}/kafka", BrokerConfig.from_properties({})),
     }[kind]
     names = {"own": f"{tmp_path}/kafkapy-metadata.sqlite", "document": f"{tmp_path}/m.json"}
     assert str(place) == names.get(kind, f"{SERVERS}/kafka")

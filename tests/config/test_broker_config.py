@@ -121,7 +121,7 @@ def test_listeners_get_exactly_the_changed_keys() -> None:
     config.update_dynamic(cluster_default={"num.io.threads": "4", "num.network.threads": "2"})
     config.update_dynamic(per_broker={"num.io.threads": "4"})
     config.update_dynamic(cluster_default={"num.io.threads": "4"})
-    assert heard == [{"num.io.threads", "num.network.threads"}, {"num.network.threads"}]
+    assert heard == [{"num.io.threads", "num.network.threads"}, set(), {"num.network.threads"}]
 
 
 def test_keys_that_can_not_change_at_a_level_are_ignored() -> None:

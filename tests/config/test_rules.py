@@ -86,8 +86,7 @@ def test_the_authorizer_of_apache_kafka_is_accepted(name: str) -> None:
 @pytest.mark.parametrize(
     ("properties", "message"),
     [
-        ({"zookeeper.set.acl": "true"}, "set kafkapy.zookeeper.digest to user:password"),
-        ({"zookeeper.ssl.client.enable": "true"}, "zookeeper.ssl.client.enable is set: kafkapy has no TLS yet"),
+        ({"zookeeper.ssl.crl.enable": "true"}, "zookeeper.ssl.crl.enable is set: kafkapy reads no revocation lists"),
         (
             {"authorizer.class.name": "a.B"},
             "authorizer.class.name is a.B: kafkapy can't load",

@@ -23,7 +23,7 @@ class _Transaction:
         self._tree = tree
         self._operations: list[Operation] = []
 
-    def create(self, path: str, data: bytes) -> None:
+    def create(self, path: str, data: bytes, _access: object) -> None:
         self._operations.append(Create(path, data))
 
     def delete(self, path: str) -> None:
@@ -45,6 +45,7 @@ class FakeZooKeeper:
     def __init__(self) -> None:
         self.tree = Tree()
         self.is_running = True
+        self.handler = None
         self.refuses: Exception | None = None
         self.vanishing: set[str] = set()
         self.multis = 0
@@ -98,7 +99,7 @@ class FakeZooKeeper:
     def get_children_async(self, path: str) -> _Answer:
         return _Answer(lambda: self.get_children(path))
 
-    def ensure_path(self, path: str) -> None:
+    def ensure_path(self, path: str, _access: object = None) -> None:
         names = [name for name in path.split("/") if name]
         for depth in range(1, len(names) + 1):
             parent = "/" + "/".join(names[:depth])

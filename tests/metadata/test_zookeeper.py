@@ -2,6 +2,8 @@
 
 import asyncio
 import random
+import re
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
@@ -22,14 +24,18 @@ from kafkapy.metadata.store import (
     Result,
     SetData,
     StoreClosedError,
+    StoreRefusedError,
     StoreUnreachableError,
 )
 from kafkapy.metadata.zookeeper import ZooKeeperStore, open_zookeeper
 from kafkapy.metadata.zookeeper_address import ZooKeeperAddress
 from kafkapy.metadata.zookeeper_heartbeat import LONGEST_STEP_S
 from kafkapy.metadata.zookeeper_operations import access_list, results_if_done
+from kafkapy.security.certificates import Authority
+from kafkapy.security.settings import ZooKeeperSecurity
+from kafkapy.security.zookeeper import DigestLogin
 from kafkapy.testing.clock import ManualClock
-from tests.metadata.zookeeper_server import ZooKeeperServer
+from tests.metadata.zookeeper_server import ZooKeeperServer, client_tls, server_tls
 from tests.server.harness import until
 
 
@@ -219,7 +225,8 @@ def test_identities_are_confirmed_before_anything_is_sent(password: str) -> None
     async def main() -> None:
         async with ZooKeeperServer() as server:
             clock = ManualClock()
-            settings = SETTINGS._replace(secure=True, credentials=[("digest", f"kafka:{password}")])
+            security = ZooKeeperSecurity(credentials=[("digest", f"kafka:{password}")], protects_nodes=True)
+            settings = SETTINGS._replace(security=security)
             address = ZooKeeperAddress(f"{HOST}:{server.port}", "")
             store = ZooKeeperStore(address, clock, random.Random(1), settings)
             opening = asyncio.ensure_future(store.open())
@@ -230,7 +237,7 @@ def test_identities_are_confirmed_before_anything_is_sent(password: str) -> None
                 return
             await until(lambda: bool(server.sessions))
             await _advanced(clock, opening)
-            with pytest.raises(StoreUnreachableError, match="it does not accept the credentials of the session"):
+            with pytest.raises(StoreRefusedError, match="refuses this broker: it does not accept the credentials"):
                 opening.result()
 
     asyncio.run(main())
@@ -240,13 +247,134 @@ def test_a_session_begins_when_its_identities_are_confirmed_on_a_later_connectio
     async def main() -> None:
         async with ZooKeeperServer() as server:
             server.identities_to_ignore = 2
-            store = new_store(server.port, "", SETTINGS._replace(credentials=[("digest", "kafka:secret")]))
+            security = ZooKeeperSecurity(credentials=[("digest", "kafka:secret")])
+            store = new_store(server.port, "", SETTINGS._replace(security=security))
             events = SessionEvents(store)
             await store.open()
             assert [store.session_id] == list(server.sessions)
             assert await store.create("/n") == "/n"
             assert events.seen == []
             await store.close()
+
+    asyncio.run(main())
+
+
+def _login(password: str) -> ZooKeeperSecurity:
+    return ZooKeeperSecurity(login=DigestLogin("kafka", password, "section Client of broker.jaas"))
+
+
+def test_each_connection_authenticates_by_sasl() -> None:
+    async def main() -> None:
+        async with ZooKeeperServer() as server:
+            server.requires_sasl = True
+            security = _login("secret")._replace(credentials=[("digest", "kafka:secret")])
+            store = new_store(server.port, "", SETTINGS._replace(security=security))
+            events = SessionEvents(store)
+            await store.open()
+            await store.create("/n")
+            for connection in tuple(server.connections):
+                connection.close()
+            await store.set("/n", b"again")
+            assert (await store.get("/n")).data == b"again"
+            assert events.seen == []
+            await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_wrong_password_ends_the_start_at_once() -> None:
+    async def main() -> None:
+        async with ZooKeeperServer() as server:
+            store = new_store(server.port, "", SETTINGS._replace(security=_login("wrong-secret")))
+            with pytest.raises(StoreRefusedError) as refused:
+                await store.open()
+            assert str(refused.value).endswith(
+                " refuses this broker: it does not accept the user and password of section Client of broker.jaas"
+            )
+
+    asyncio.run(main())
+
+
+def test_a_server_that_does_not_know_the_password_is_refused() -> None:
+    async def main() -> None:
+        async with ZooKeeperServer() as server:
+            server.proves_password = False
+            store = new_store(server.port, "", SETTINGS._replace(security=_login("secret")))
+            with pytest.raises(StoreRefusedError, match="refuses this broker: it does not authenticate by DIGEST-MD5"):
+                await store.open()
+
+    asyncio.run(main())
+
+
+def test_requests_fail_if_the_server_requires_sasl() -> None:
+    async def main() -> None:
+        async with ZooKeeperServer() as server:
+            server.requires_sasl = True
+            store = new_store(server.port, "")
+            await store.open()
+            requests = [store.create("/n"), store.children("/"), store.create("/m")]
+            for failed in await asyncio.gather(*requests, return_exceptions=True):
+                assert isinstance(failed, StoreRefusedError)
+                assert "name in KAFKA_OPTS a JAAS file with the section Client" in str(failed)
+            await store.close()
+
+    asyncio.run(main())
+
+
+@pytest.fixture(scope="module")
+def authority() -> Authority:
+    return Authority("authority", time.time_ns() // 1_000_000)
+
+
+def test_a_session_over_tls_is_kept_alive_while_the_event_loop_is_in_a_long_step(authority: Authority) -> None:
+    async def main() -> None:
+        async with ZooKeeperServer(server_tls(authority, HOST)) as server:
+            clock = StuckClock()
+            settings = SETTINGS._replace(security=client_tls(authority, authority), session_timeout_ms=6_000)
+            store = ZooKeeperStore(ZooKeeperAddress(f"{HOST}:{server.port}", ""), clock, random.Random(1), settings)
+            await store.open()
+            for pings in range(1, 4):
+                clock.stand_still(2_100)
+                await asyncio.to_thread(store.heartbeat.look)
+                await until(lambda: server.pings >= pings)  # noqa: B023
+            large = bytes(300_000)  # many records of TLS
+            await store.create("/n", large)
+            assert (await store.get("/n")).data == large
+            assert len(server.connections) == 1
+            for connection in tuple(server.connections):
+                connection.close()
+            await until(lambda: not server.connections)
+            reading = asyncio.ensure_future(store.exists("/n"))
+            await _advanced(clock, asyncio.ensure_future(asyncio.wait([reading])))  # type: ignore[arg-type]
+            assert reading.result() is not None
+            assert server.pings == 3
+            await store.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("trusted", "trusting", "host", "reason"),
+    [
+        (False, True, HOST, "TLS failed: (unable to get local issuer|self.signed) certificate"),
+        (True, False, HOST, "TLS failed|the connection broke|the server closed the connection"),
+        (True, True, "elsewhere", "TLS failed: IP address mismatch"),
+    ],
+)
+def test_why_tls_fails_is_told(
+    authority: Authority, caplog: pytest.LogCaptureFixture, trusted: bool, trusting: bool, host: str, reason: str
+) -> None:
+    other = Authority("other", time.time_ns() // 1_000_000)
+
+    async def main() -> None:
+        async with ZooKeeperServer(server_tls(authority, host)) as server:
+            security = client_tls(authority if trusted else other, authority if trusting else other)
+            store = new_store(server.port, "", SETTINGS._replace(security=security))
+            opening = asyncio.ensure_future(store.open())
+            await until(lambda: "No ZooKeeper yet" in caplog.text)
+            assert re.search(f"trying again: {HOST}:{server.port}: ({reason})", caplog.text)
+            opening.cancel()
+            await asyncio.wait([opening])
 
     asyncio.run(main())
 

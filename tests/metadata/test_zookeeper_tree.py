@@ -1,19 +1,26 @@
+import asyncio
+import time
+
 import pytest
 from kazoo.exceptions import AuthFailedError
 
-from kafkapy.metadata.exchange import zookeeper_tree
 from kafkapy.metadata.exchange.metadata_changes import NodeChange, changes
 from kafkapy.metadata.exchange.metadata_tree import MetadataError, MetadataTree
 from kafkapy.metadata.exchange.zookeeper_tree import connected
+from kafkapy.metadata.store import Create
 from kafkapy.metadata.zookeeper_address import ZooKeeperAddress
+from kafkapy.security import kazoo_client
+from kafkapy.security.certificates import Authority
+from kafkapy.security.zookeeper import DigestLogin
 from tests.metadata.fake_zookeeper import SERVERS, FakeZooKeeper
 from tests.metadata.metadata_samples import NODES, tree, without
+from tests.metadata.zookeeper_server import ZooKeeperServer, client_tls, server_tls
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> FakeZooKeeper:
     fake = FakeZooKeeper()
-    monkeypatch.setattr(zookeeper_tree, "KazooClient", fake.client)
+    monkeypatch.setattr(kazoo_client, "KazooClient", fake.client)
     return fake
 
 
@@ -107,3 +114,35 @@ def test_no_server_and_a_refusing_one_are_a_sentence(server: FakeZooKeeper) -> N
     server.is_running = False
     with pytest.raises(MetadataError, match=f"no ZooKeeper answers at {SERVERS}"):
         _read()
+
+
+AUTHORITY = Authority("authority", time.time_ns() // 1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("password", "authority", "said"),
+    [
+        ("secret", AUTHORITY, None),
+        ("wrong", AUTHORITY, "refuses .it does not accept the user and password of section Client of broker.jaas.$"),
+        ("secret", Authority("other", 0), r"within 2 s \(.*certificate.*\): is it running, is the address right"),
+    ],
+)
+def test_a_tree_is_read_from_a_secured_server(password: str, authority: Authority, said: str | None) -> None:
+    def read(port: int) -> MetadataTree:
+        security = client_tls(authority, AUTHORITY)._replace(
+            login=DigestLogin("kafka", password, "section Client of broker.jaas")
+        )
+        with connected(ZooKeeperAddress(f"127.0.0.1:{port}", ""), security, 2.0) as there:
+            return there.read()
+
+    async def main() -> None:
+        async with ZooKeeperServer(server_tls(AUTHORITY, "127.0.0.1")) as server:
+            server.requires_sasl = True
+            server.apply([Create("/cluster"), Create("/cluster/id", b"{}")], 1)
+            if said is None:
+                assert (await asyncio.to_thread(read, server.port)).nodes["/cluster/id"] == b"{}"
+                return
+            with pytest.raises(MetadataError, match=said):
+                await asyncio.to_thread(read, server.port)
+
+    asyncio.run(main())

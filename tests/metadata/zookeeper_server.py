@@ -5,6 +5,7 @@ It is no reference: ``compat_tests/cluster`` runs the same tests on a real serve
 """
 
 import asyncio
+import ssl
 import struct
 from collections.abc import Iterable
 from copy import deepcopy
@@ -31,6 +32,10 @@ from kafkapy.metadata.store import (
     WatchEvent,
 )
 from kafkapy.metadata.tree import Tree, TreeNode, Watches
+from kafkapy.security.certificates import Authority
+from kafkapy.security.settings import ZooKeeperSecurity
+from kafkapy.security.tls import client_context, server_context
+from tests.metadata import digest_server
 
 CODES: dict[type[StoreError], int] = {
     NoNodeError: -101,
@@ -41,6 +46,7 @@ CODES: dict[type[StoreError], int] = {
 }
 EVENTS = {EventKind.CREATED: 1, EventKind.DELETED: 2, EventKind.CHANGED: 3, EventKind.CHILDREN: 4}
 BAD_PASSWORD = -115
+SASL_REQUIRED = -124
 
 
 class Session:
@@ -60,9 +66,12 @@ class Session:
 
 
 class ZooKeeperServer:
-    """Use it as ``async with``; ``credential`` is the one that it accepts."""
+    """Use it as ``async with``; ``credential`` is the one that it accepts, also as user and password of SASL."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self.tls = tls
+        self.requires_sasl = False
+        self.proves_password = True
         self.tree = Tree()
         self.port = 0
         self.sessions: dict[int, Session] = {}
@@ -76,7 +85,7 @@ class ZooKeeperServer:
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Connection(self), "127.0.0.1", 0)
+        self._server = await loop.create_server(lambda: Connection(self), "127.0.0.1", 0, ssl=self.tls)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -128,6 +137,7 @@ class Connection(asyncio.Protocol):
         self._server = server
         self._session: Session | None = None
         self._transport: asyncio.Transport | None = None
+        self._has_login = False
         self._buffer = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -198,6 +208,11 @@ class Connection(asyncio.Protocol):
                 return
             credential = read_string(payload, read_string(payload, 12)[1])[0]
             self.reply(xid, 0, 0 if credential == server.credential else BAD_PASSWORD)
+        elif kind == 102:
+            self._authenticate(xid, read_buffer(payload, 8)[0] or b"")
+        elif server.requires_sasl and not self._has_login:
+            self.reply(xid, 0, SASL_REQUIRED)
+            self.close()
         elif kind == 14:
             self._do(session, xid, payload[8:])
         elif kind == 101:
@@ -205,6 +220,17 @@ class Connection(asyncio.Protocol):
             self.reply(xid, server.tree.zxid, 0)
         else:
             self._read(session, xid, kind, payload)
+
+    def _authenticate(self, xid: int, token: bytes) -> None:
+        user, _, password = self._server.credential.partition(":")
+        answer = digest_server.answer(token, user, password)
+        if token and not self._server.proves_password:
+            answer = b"rspauth=00"
+        self._has_login = bool(token) and answer is not None
+        refusal = SASL_REQUIRED if self._server.requires_sasl else BAD_PASSWORD  # as ZooKeeper 3.5.9
+        self.reply(xid, 0, refusal if answer is None else 0, serialization.write_buffer(answer or b""))
+        if answer is None:
+            self.close()
 
     def _read(self, session: Session, xid: int, kind: int, payload: bytes) -> None:
         server = self._server
@@ -294,3 +320,30 @@ def _operations(payload: bytes) -> Iterable[Operation]:
             yield SetData(path, data, number)
         else:
             yield (Delete if kind == 2 else Check)(path, number)
+
+
+def server_tls(authority: Authority, *hosts: str) -> ssl.SSLContext:
+    """The context of a server that wants certificates of clients."""
+    key, certificate = authority.issue("zookeeper", hosts)
+    values = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.key": key,
+        "ssl.keystore.certificate.chain": certificate,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": authority.certificate,
+        "ssl.client.auth": "required",
+    }
+    return server_context(values, 0)
+
+
+def client_tls(authority: Authority, client: Authority) -> ZooKeeperSecurity:
+    """The security of a client that trusts one authority, and has a certificate of another."""
+    key, certificate = client.issue("broker")
+    values = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.key": key,
+        "ssl.keystore.certificate.chain": certificate,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": authority.certificate,
+    }
+    return ZooKeeperSecurity(tls=client_context(values, 0))

@@ -3,6 +3,7 @@
 import asyncio
 import random
 import struct
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ from kafkapy.controller.requests import Outgoing, PeerQueues
 from kafkapy.network.peer import LocalChannel, PeerUnreachableError
 from kafkapy.network.peer_connection import BACKOFF_JITTER, INLINE_STRUCTS, PeerSettings, PeerTimes, RemoteBrokers
 from kafkapy.protocol.api_keys import ApiKey
-from kafkapy.protocol.client_core import ClientCore, Handshake
+from kafkapy.protocol.client_core import Handshake
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.headers import RequestHeader, read_request_header, write_response_header
 from kafkapy.protocol.message import Message, ProtocolError
@@ -345,8 +346,8 @@ def test_the_pause_between_connections_doubles_up_to_a_maximum() -> None:
 
 
 def test_a_handshake_comes_before_the_first_request_of_each_connection() -> None:
-    def authenticate(_core: ClientCore) -> Handshake:
-        # any request will do: SaslHandshake is not generated before something sends it
+    def authenticate(host: str) -> Handshake:
+        assert host == "127.0.0.1"
         response = yield HeartbeatRequest("PLAIN"), 0
         if response != HeartbeatResponse(error_code=int(ErrorCode.NONE)):
             raise ProtocolError("the mechanism is not enabled")
@@ -371,6 +372,27 @@ def test_a_handshake_comes_before_the_first_request_of_each_connection() -> None
             await until(lambda: found.connections == 3)
             found.clock.advance(TIMES.connect_ms)
             await found.fails(stuck, "no connection within 500 ms")
+
+    run(scenario())
+
+
+def test_a_step_of_a_handshake_that_blocks_does_not_block_the_event_loop() -> None:
+    is_released = threading.Event()
+
+    def authenticate(_host: str) -> Handshake:
+        assert is_released.wait(10), "the event loop goes on"
+        yield HeartbeatRequest("GSSAPI"), 0
+
+    async def serve(served: Served) -> None:
+        await served.answer(HeartbeatResponse())
+        await healthy(served)
+
+    async def scenario() -> None:
+        async with peers(serve, settings=PeerSettings("7", TIMES, authenticate=authenticate)) as found:
+            sending = asyncio.ensure_future(found.works(0))
+            await until(lambda: found.connections == 1)
+            is_released.set()
+            await sending
 
     run(scenario())
 

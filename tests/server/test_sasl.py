@@ -334,7 +334,7 @@ def test_sessions_end_by_the_key_of_the_mechanism(prefix: str, lifetime_ms: int,
             {"listeners": "SSL://127.0.0.1:0", "listener.name.ssl.ssl.client.auth": "yes"},
             "listener.name.ssl.ssl.client.auth: Invalid value yes",
         ),
-        ({"sasl.enabled.mechanisms": "GSSAPI"}, "sasl.enabled.mechanisms names GSSAPI: kafkapy has PLAIN"),
+        ({"sasl.enabled.mechanisms": "DIGEST"}, "sasl.enabled.mechanisms names DIGEST: kafkapy has PLAIN"),
         (
             {"listener.name.sasl_plaintext.plain.sasl.jaas.config": ""},
             "listener.name.sasl_plaintext.plain.sasl.jaas.config is not set",

@@ -128,6 +128,30 @@ def test_a_certificate_is_replaced_for_connections_that_come_later(
     run(scenario())
 
 
+def test_a_file_that_has_changed_is_read_again_when_the_configuration_is_written(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def subject(broker: BrokerServer) -> object:
+        client = await connect(broker, client_context(TRUST, NOW_MS))
+        return client.writer.get_extra_info("peercert")["subject"][0][0][1]
+
+    async def scenario() -> None:
+        async with broker_with_tls(tmp_path) as broker:
+            admin = await Client.connect(broker)
+            request = IncrementalAlterConfigsRequest([AlterConfigsResource(ResourceType.BROKER, "0", [])])
+            await admin.ask(request, 0)
+            write(tmp_path / "broker.pem", "second")
+            assert await subject(broker) == "first"
+            assert "has read its certificates again" not in caplog.text
+            assert [each.error_code for each in (await admin.ask(request, 0)).responses] == [0]
+            await until(lambda: "has read its certificates again" in caplog.text)
+            assert await subject(broker) == "second"
+
+    run(scenario())
+
+
 def test_a_password_is_stored_encrypted_and_holds_after_a_restart_with_another_secret(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -8,7 +8,6 @@ import json
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeVar
 
-from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState
@@ -16,6 +15,7 @@ from kazoo.retry import KazooRetry, RetryFailedError
 
 from kafkapy.clients.errors import ClientError
 from kafkapy.clients.original.settings import SettingsError, ZooKeeperConnectSettings
+from kafkapy.security.kazoo_client import new_kazoo_client, tls_failure
 
 BROKERS: Final = "/brokers/ids"
 TOPICS: Final = "/brokers/topics"
@@ -75,14 +75,15 @@ class KazooRegistry:
         self._listener: Callable[[], None] | None = None
         timeout_s = settings.session_timeout_ms / 1000
         retry = KazooRetry(max_tries=-1, delay=0.05, max_delay=1.0, deadline=2 * timeout_s)
-        self._client = KazooClient(settings.connect, timeout=timeout_s, command_retry=retry)
+        self._client = new_kazoo_client(settings.connect, settings.security, timeout=timeout_s, command_retry=retry)
         self._client.add_listener(self._state_changed)
         try:
             self._client.start(settings.connection_timeout_ms / 1000)
         except KazooTimeoutError:
             self._client.close()
+            reason = f" ({failure})" if (failure := tls_failure(self._client)) else ""
             raise RegistryError(
-                f"no ZooKeeper answers at {settings.connect} within {settings.connection_timeout_ms} ms:"
+                f"no ZooKeeper answers at {settings.connect} within {settings.connection_timeout_ms} ms{reason}:"
                 " check zookeeper.connect, or increase zookeeper.connection.timeout.ms"
             ) from None
 

@@ -1,11 +1,16 @@
 """The settings of the original clients, by the names and with the defaults that Kafka 0.8.2 documents."""
 
 import importlib
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from kafkapy.clients.errors import ClientError
+from kafkapy.clock import SystemClock
+from kafkapy.security.errors import InvalidSecurityError
+from kafkapy.security.settings import JVM_OPTIONS, OPEN_ZOOKEEPER, ZooKeeperSecurity
+from kafkapy.security.zookeeper import KEYS, zookeeper_security
 
 LONGEST_MS: Final = 2**31 - 1
 
@@ -26,6 +31,10 @@ class Properties:
         if found is None:
             raise SettingsError(f"{name} is missing: give it a value")
         return found
+
+    def given(self, names: Iterable[str]) -> dict[str, str]:
+        """The texts of those of the settings that are given."""
+        return {name: self._left.pop(name) for name in names if name in self._left}
 
     def number(self, name: str, default: int, least: int = 0) -> int:
         """A whole number from ``least`` to 2147483647."""
@@ -74,20 +83,28 @@ class Properties:
 
 @dataclass(frozen=True)
 class ZooKeeperConnectSettings:
-    """``zookeeper.connect`` (``host:port,…/chroot``) and the two time-outs (ms)."""
+    """``zookeeper.connect`` (``host:port,…/chroot``), the two time-outs (ms), and the security of a broker's keys."""
 
     connect: str
     session_timeout_ms: int
     connection_timeout_ms: int
+    security: ZooKeeperSecurity = OPEN_ZOOKEEPER
 
     @classmethod
     def read(cls, properties: Properties) -> Self:
-        """From ``zookeeper.…``; raises SettingsError."""
+        """From ``zookeeper.…`` and the environment's ``KAFKA_OPTS``; raises SettingsError."""
+        try:
+            security = zookeeper_security(
+                properties.given(KEYS), os.environ.get(JVM_OPTIONS, ""), SystemClock().now_ms()
+            )
+        except InvalidSecurityError as error:
+            raise SettingsError(str(error)) from None
         session_timeout_ms = properties.number("zookeeper.session.timeout.ms", 6_000, least=1)
         return cls(
             properties.text("zookeeper.connect", ""),
             session_timeout_ms,
             properties.number("zookeeper.connection.timeout.ms", session_timeout_ms, least=1),
+            security,
         )
 
 

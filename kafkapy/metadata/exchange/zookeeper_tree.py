@@ -16,6 +16,9 @@ from kafkapy.metadata.registration import SEQUENCE_PATH
 from kafkapy.metadata.tree import parent_of
 from kafkapy.metadata.znodes import BrokerIdsZNode, ClusterIdZNode, ControllerEpochZNode
 from kafkapy.metadata.zookeeper_address import ZooKeeperAddress
+from kafkapy.metadata.zookeeper_operations import access_list
+from kafkapy.security.kazoo_client import new_kazoo_client, tls_failure, why_refused
+from kafkapy.security.settings import OPEN_ZOOKEEPER, ZooKeeperSecurity
 
 CONNECT_S: Final = 10.0
 _IN_FLIGHT: Final = 500
@@ -29,9 +32,10 @@ logger: Final = logging.getLogger("kafkapy.zookeeper")
 class ZooKeeperTree:
     """A connection to the tree below a chroot; made by ``connected``."""
 
-    def __init__(self, client: KazooClient, address: ZooKeeperAddress) -> None:
+    def __init__(self, client: KazooClient, address: ZooKeeperAddress, *, protects_nodes: bool) -> None:
         self._client = client
         self._chroot = address.chroot
+        self._protects_nodes = protects_nodes
 
     def read(self) -> MetadataTree:
         """All nodes that are carried, and the registered brokers; an empty tree if the chroot does not exist."""
@@ -81,10 +85,10 @@ class ZooKeeperTree:
 
         The nodes that a starting broker checks are written last, so that no broker starts on a part of the tree.
         """
-        self._client.ensure_path(self._chroot or "/")
+        self._client.ensure_path(self._chroot or "/", self._access_list("/"))
         for path in dict.fromkeys(parent_of(change.path) for change in found if change.kind == NEW):
             if not is_carried(path):
-                self._client.ensure_path(self._chroot + path)
+                self._client.ensure_path(self._chroot + path, self._access_list(path))
         self._write_all(source, [change for change in found if change.path not in _LAST])
         self._count_up(source.broker_id_sequence)
         self._write_all(source, [change for change in found if change.path in _LAST])
@@ -95,7 +99,7 @@ class ZooKeeperTree:
             for change in multi:
                 path, data = self._chroot + change.path, source.nodes.get(change.path) or b""
                 if change.kind == NEW:
-                    transaction.create(path, data)
+                    transaction.create(path, data, self._access_list(change.path))
                 elif change.kind == GONE:
                     transaction.delete(path)
                 else:
@@ -109,6 +113,9 @@ class ZooKeeperTree:
                     f"{change.path} could not be written ({type(result).__name__}): is something else changing this "
                     "tree? Run the command again"
                 )
+
+    def _access_list(self, path: str) -> Sequence[Any]:
+        return access_list(path, secure=self._protects_nodes)
 
     def _count_up(self, sequence: int) -> None:
         """Raise the version of the node from which broker ids are generated, so that no id is generated twice."""
@@ -134,20 +141,24 @@ def _multis(source: MetadataTree, found: Sequence[NodeChange]) -> Iterator[list[
 
 
 @contextmanager
-def connected(address: ZooKeeperAddress, connect_s: float = CONNECT_S) -> Iterator[ZooKeeperTree]:
+def connected(
+    address: ZooKeeperAddress, security: ZooKeeperSecurity = OPEN_ZOOKEEPER, connect_s: float = CONNECT_S
+) -> Iterator[ZooKeeperTree]:
     """A connection while the block runs; an error of ZooKeeper is raised as MetadataError with a sentence."""
     logger.addHandler(logging.NullHandler())
     logger.propagate = False
-    client = KazooClient(hosts=address.servers, logger=logger)
+    client = new_kazoo_client(address.servers, security, logger=logger)
     try:
         client.start(timeout=connect_s)
-        yield ZooKeeperTree(client, address)
+        yield ZooKeeperTree(client, address, protects_nodes=security.protects_nodes)
     except KazooTimeoutError as error:
+        reason = f" ({failure})" if (failure := tls_failure(client)) else ""
         raise MetadataError(
-            f"no ZooKeeper answers at {address.servers} within {connect_s:g} s: is it running, is the address right?"
+            f"no ZooKeeper answers at {address.servers} within {connect_s:g} s{reason}: is it running,"
+            " is the address right?"
         ) from error
     except KazooException as error:
-        raise MetadataError(f"the ZooKeeper at {address} refuses ({type(error).__name__} {error})") from error
+        raise MetadataError(f"the ZooKeeper at {address} refuses ({why_refused(client, error)})") from error
     finally:
         client.stop()
         client.close()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkapy.clock import Clock
 from kafkapy.config import oauth_keys
-from kafkapy.security.errors import InvalidSecurityError, needs_oauth_extra
+from kafkapy.security.errors import InvalidSecurityError, needs_extra
 from kafkapy.security.oauth.tokens import Validate
 from kafkapy.security.oauth.unsecured import UnsecuredRules, UnsecuredValidator
 
@@ -64,7 +64,7 @@ def _signed(settings: OAuthSettings, clock: Clock) -> Validator:
     try:
         from kafkapy.security.oauth import keys, signed
     except ImportError:
-        raise needs_oauth_extra(HANDLER) from None
+        raise needs_extra(HANDLER, "joserfc", "oauth") from None
     values = settings.values
     url = values[oauth_keys.JWKS_URL]
     if not url:

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -65,7 +64,7 @@ class Services:
     marker_writer: "MarkerWriter"
     fetch_sessions: "FetchSessionCache"
     metrics: "Metrics"
-    apis: "Mapping[str, ApiTable]"
+    apis: "dict[str, ApiTable]"
     """The APIs of each listener, by its name."""
     compute: "ComputeThread"
     memory: "FrameBudget"

@@ -9,7 +9,6 @@ loses no acknowledged record.
 import asyncio
 import logging
 import os
-import socket
 from contextlib import AsyncExitStack
 from random import SystemRandom
 from types import TracebackType
@@ -22,7 +21,7 @@ from kafkapy.config.keys import is_at_least
 from kafkapy.config.listeners import PLAINTEXT, EndPoint
 from kafkapy.config.log_config import LogConfig
 from kafkapy.config.own_keys import FETCH_SESSION_PARTITIONS, PRODUCER_IDS_MAX
-from kafkapy.controller.active_controller import inter_broker_listener
+from kafkapy.controller.active_controller import controller_listener, inter_broker_listener
 from kafkapy.coordinator.group.coordinator import GroupCoordinator
 from kafkapy.coordinator.runtime import Background
 from kafkapy.coordinator.transaction.coordinator import TransactionCoordinator
@@ -62,6 +61,7 @@ from kafkapy.server.dispatch.local_requests import LocalRequests
 from kafkapy.server.handlers import ALL_APIS, CLIENT_APIS
 from kafkapy.server.lifecycle import logs
 from kafkapy.server.lifecycle.directory_failures import REFUSED_RETRY_MS, DirectoryFailures
+from kafkapy.server.lifecycle.listeners import BrokerListeners
 from kafkapy.server.lifecycle.log_configs import LogConfigs
 from kafkapy.server.lifecycle.node import MetadataNode
 from kafkapy.server.lifecycle.quotas import apply_quotas
@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from kafkapy.replication.fetchers import ReplicaFetchers
     from kafkapy.replication.log_dir_moves import LogDirMoves
     from kafkapy.security.delegation_tokens import TokenCache
+    from kafkapy.security.settings import ClientSecurity
     from kafkapy.server.access.control import AclAccessControl
     from kafkapy.server.lifecycle.listener_security import ListenerSecurity
 
@@ -128,7 +129,7 @@ class BrokerServer:
         logs.protect()
         self.config = config
         self.clock: Clock = clock or SystemClock()
-        self.listeners: list[Listener] = []
+        self._listeners: BrokerListeners | None = None
         self._shared_store = store
         self._own_store: EmbeddedStore | None = None
         self._in_memory_metadata = in_memory_metadata
@@ -158,6 +159,11 @@ class BrokerServer:
         """The parts of the running broker."""
         assert self._services is not None, "the broker has not been started"
         return self._services
+
+    @property
+    def listeners(self) -> list[Listener]:
+        """The open listeners; none before the start."""
+        return self._listeners.open if self._listeners is not None else []
 
     @property
     def port(self) -> int:
@@ -208,9 +214,7 @@ class BrokerServer:
         logs, identity = self._open_directories(metrics)
         store = await self._open_store(logs, identity)
         requests = LocalRequests(ALL_APIS)
-        orders = self._channel(requests, lambda broker: node.controller.address_of(broker))  # noqa: PLW0108  # set below
-        node = MetadataNode(self.config, self.clock, store, orders)
-        self._cleanup.push_async_callback(node.stop)
+        node = self._metadata_node(store, requests)
         await node.prepare(None if self.config.embedded_store or identity is None else identity.cluster_id)
         await self._check_exported(logs, store)
         logs.directories.check_identity(self.config.broker_id, node.cluster_id)
@@ -244,24 +248,36 @@ class BrokerServer:
             marker_writer=writer,
             fetch_sessions=self._fetch_sessions(),
             metrics=metrics,
-            apis=self._apis(),
+            apis={},
             compute=self._compute,
             memory=self._frame_budget(),
             large_requests=asyncio.Semaphore(LARGE_AT_ONCE),
             access=await self._access_control(node, store, metrics),
             tokens=await self._token_store(node, store),
         )
-        self._bind(metrics, services.memory)
+        listeners = self._bind(metrics, services.memory)
         requests.serve(services, Session.local(self.listeners[0].name))
         for coordinator in (groups, transactions):
             coordinator.startup()
             self._cleanup.callback(coordinator.shutdown)
-        await self._join(node)
+        await self._join(node, listeners)
         self._write_identity(logs, node.cluster_id)
         self._serve(services, failures)
+        listeners.follow(self._start_listener, lambda: node.advertise(listeners.advertised()))
         if not self.config.embedded_store:
             await node.wait_for_metadata()
         self._cleanup.push_async_callback(self._leave, node, requests)
+
+    def _metadata_node(self, store: MetadataStore, requests: LocalRequests) -> MetadataNode:
+        """Return the parts of the metadata; the controller's requests go to the brokers' listeners for them."""
+        orders = self._channel(
+            requests,
+            lambda broker: node.controller.address_of(broker),  # noqa: PLW0108  # set below
+            controller_listener(self.config),
+        )
+        node = MetadataNode(self.config, self.clock, store, orders)
+        self._cleanup.push_async_callback(node.stop)
+        return node
 
     @property
     def _is_in_cluster(self) -> bool:
@@ -412,22 +428,29 @@ class BrokerServer:
         self._cleanup.callback(writer.close)
         return writer
 
-    def _apis(self) -> dict[str, ApiTable]:
-        """Return the APIs of each listener; the inter-broker listener may serve all of them."""
-        tables = {endpoint.listener_name: CLIENT_APIS for endpoint in self.config.listeners}
-        if self._is_in_cluster:
-            tables[inter_broker_listener(self.config)] = ALL_APIS
-        return tables
+    def _apis_of(self, listener: str) -> ApiTable:
+        """Return the APIs of a listener; those for other brokers may serve all of them."""
+        return ALL_APIS if self._is_in_cluster and listener in self._broker_listeners else CLIENT_APIS
 
-    def _channel(self, requests: LocalRequests, address_of: "AddressOf") -> LocalChannel:
-        """Return a channel to all brokers for one part of this broker, with its own connections to the others."""
+    @property
+    def _broker_listeners(self) -> frozenset[str]:
+        """The names of the listeners for other brokers and for the controller."""
+        return frozenset({inter_broker_listener(self.config), controller_listener(self.config)})
+
+    def _channel(self, requests: LocalRequests, address_of: "AddressOf", listener: str = "") -> LocalChannel:
+        """Return a channel to all brokers for one part of this broker, with its own connections to the others.
+
+        Their addresses are those of the listener of that name, or else of the one for other brokers.
+        """
 
         def connect() -> BrokerChannel:
-            return self._remote_brokers(address_of, str(self.config.broker_id), "request.timeout.ms")
+            return self._remote_brokers(address_of, str(self.config.broker_id), "request.timeout.ms", listener)
 
         return LocalChannel({self.config.broker_id: requests.handle}, connect)
 
-    def _remote_brokers(self, address_of: "AddressOf", client_id: str, timeout_key: str) -> BrokerChannel:
+    def _remote_brokers(
+        self, address_of: "AddressOf", client_id: str, timeout_key: str, listener: str = ""
+    ) -> BrokerChannel:
         """Return connections to other brokers; a response may take as long as the key ``timeout_key`` says."""
         from kafkapy.network.peer_connection import PeerSettings, PeerTimes, RemoteBrokers
 
@@ -438,19 +461,21 @@ class BrokerServer:
         # No batch is larger than a request, and a follower's fetch returns at least one batch.
         size = self.config.integer("socket.request.max.bytes") + self.config.integer("replica.fetch.response.max.bytes")
         settings = PeerSettings(client_id, times, max_response_size=size, compute=self._compute.run)
-        if self._inter_broker_protocol != PLAINTEXT:
-            from kafkapy.server.lifecycle.listener_security import inter_broker_security
-
-            security = inter_broker_security(self.config, self._inter_broker_protocol, self.clock)
+        security = self._peer_security(listener or inter_broker_listener(self.config))
+        if security is not None:
             settings = settings._replace(tls=security.tls, authenticate=security.authenticate)
         remote = RemoteBrokers(address_of, self.clock, settings, SystemRandom())
         self._cleanup.callback(remote.close)
         return remote if self._hooks.peers is None else self._hooks.peers(remote)
 
-    @property
-    def _inter_broker_protocol(self) -> str:
-        """The security protocol of the listener for other brokers."""
-        return self.config.listener_protocols.get(inter_broker_listener(self.config), PLAINTEXT)
+    def _peer_security(self, listener: str) -> "ClientSecurity | None":
+        """Return TLS and SASL of connections to that listener of other brokers; None if it is PLAINTEXT."""
+        protocol = self.config.listener_protocols.get(listener, PLAINTEXT)
+        if protocol == PLAINTEXT:
+            return None
+        from kafkapy.server.lifecycle.listener_security import peer_security
+
+        return peer_security(self.config, listener, protocol, self.clock)
 
     def _fetch_sessions(self) -> FetchSessionCache:
         return FetchSessionCache(
@@ -526,7 +551,7 @@ class BrokerServer:
 
         set_aside(self._first_path(logs))
 
-    async def _join(self, node: MetadataNode) -> None:
+    async def _join(self, node: MetadataNode, listeners: BrokerListeners) -> None:
         """Register and elect leaders, even if the disk has no space for the changes of the metadata."""
         if self._is_in_cluster:
             for listener in self.listeners:
@@ -534,7 +559,7 @@ class BrokerServer:
         store = self._own_store
         if store is not None:
             store.run_ahead(allowed=True)
-        await node.start(self._advertised())
+        await node.start(listeners.advertised())
         if store is not None:
             store.run_ahead(allowed=False)
 
@@ -566,52 +591,50 @@ class BrokerServer:
         limit = self.config.integer("queued.max.request.bytes")
         return FrameBudget(self._hooks.connection_clock or self.clock, limit if limit > 0 else DEFAULT_LIMIT)
 
-    def _bind(self, metrics: Metrics, response_budget: FrameBudget) -> None:
+    def _bind(self, metrics: Metrics, response_budget: FrameBudget) -> BrokerListeners:
         apply_quotas(self.services)
         config = self.config
         clock = self._hooks.connection_clock or self.clock
         rates = ConnectionRates(config, inter_broker_listener(config) if len(config.listeners) > 1 else None)
         shared = ListenerResources(Limits.of(config), self._frame_budget(), response_budget, rates, metrics)
         self._cleanup.callback(self._compute.close)  # after the listeners, whose last requests may need it
-        for endpoint in config.listeners:
+
+        def new_listener(endpoint: EndPoint) -> Listener:
+            is_plain = endpoint.security_protocol == PLAINTEXT
+            security = None if is_plain else self._listener_security().of(endpoint)
             listener = Listener(endpoint, bind(endpoint), clock, shared)
-            if self._security is not None:
-                self._security.secure(listener)
-            self.listeners.append(listener)
-            self._cleanup.push_async_callback(listener.stop)
+            if security is not None:
+                listener.secure(*security)
+            return listener
+
+        listeners = self._listeners = BrokerListeners(config, new_listener)
+        self._cleanup.push_async_callback(listeners.stop)
+        listeners.bind()
+        return listeners
 
     def _check_config(self) -> None:
         """Check what is not built, and read certificates and passwords of listeners; raises InvalidConfigError."""
         check_built(self.config)
         self._tokens = self._token_cache()
-        if all(endpoint.security_protocol == PLAINTEXT for endpoint in self.config.listeners):
-            return
-        from kafkapy.server.lifecycle.listener_security import ListenerSecurity, inter_broker_security
+        for endpoint in self.config.listeners:
+            if endpoint.security_protocol != PLAINTEXT:
+                self._listener_security().check(endpoint)
+        for listener in self._broker_listeners if self._is_in_cluster else ():
+            self._peer_security(listener)  # fails now, not later
 
-        self._security = ListenerSecurity(
-            self.config,
-            self.clock,
-            lambda user: self.services.config_admin.cached_user_overrides(user),  # noqa: PLW0108  # not yet
-            None if self._tokens is None else self._tokens.login,
-        )
-        self._cleanup.callback(self._security.close)
-        if self._is_in_cluster and self._inter_broker_protocol != PLAINTEXT:
-            inter_broker_security(self.config, self._inter_broker_protocol, self.clock)  # fails now, not later
+    def _listener_security(self) -> "ListenerSecurity":
+        """Return TLS and SASL of the listeners, made when the first one needs them."""
+        if self._security is None:
+            from kafkapy.server.lifecycle.listener_security import ListenerSecurity
 
-    def _advertised(self) -> list[EndPoint]:
-        """The end points to register: the configured ones, else the bound ones; a wildcard gets this machine's name.
-
-        Port 0 is replaced by the port that the listener of that name is bound to.
-        """
-        bound = {listener.endpoint.listener_name: listener.endpoint for listener in self.listeners}
-        endpoints = [
-            endpoint if endpoint.port else endpoint._replace(port=bound[endpoint.listener_name].port)
-            for endpoint in self.config.advertised_listeners or bound.values()
-        ]
-        return [
-            endpoint._replace(host=socket.gethostname()) if endpoint.host in WILDCARD_HOSTS else endpoint
-            for endpoint in endpoints
-        ]
+            self._security = ListenerSecurity(
+                self.config,
+                self.clock,
+                lambda user: self.services.config_admin.cached_user_overrides(user),  # noqa: PLW0108  # not yet
+                None if self._tokens is None else self._tokens.login,
+            )
+            self._cleanup.callback(self._security.close)
+        return self._security
 
     def _serve(self, services: Services, failures: DirectoryFailures) -> None:
         self._cleanup.push_async_callback(failures.stop)
@@ -620,8 +643,7 @@ class BrokerServer:
         if self._hooks.interceptor is not None:
             self._hooks.interceptor.start(services)
         for listener in self.listeners:
-            listener.start(self._dispatcher(services, services.apis[listener.name]))
-            logger.info("Listening on %s", listener.endpoint)
+            self._start_listener(listener)
         upkeep = Upkeep(self.clock)
         keep_logs(upkeep, services.log_manager, self.config)
         keep_replicas(upkeep, services.replica_manager, self.config)
@@ -634,6 +656,12 @@ class BrokerServer:
             cleaner.start()
             self._cleanup.callback(cleaner.stop)
         self._cleanup.push_async_callback(self._answer_waiting, services)
+
+    def _start_listener(self, listener: Listener) -> None:
+        services = self.services
+        apis = services.apis[listener.name] = self._apis_of(listener.name)
+        listener.start(self._dispatcher(services, apis))
+        logger.info("Listening on %s", listener.endpoint)
 
     def _dispatcher(self, services: Services, apis: ApiTable) -> dispatcher.Dispatcher:
         interceptor, trace = self._hooks.interceptor, self._hooks.trace

@@ -12,19 +12,18 @@ from kafkapy.config.keys import format_value
 from kafkapy.config.listeners import EndPoint
 from kafkapy.config.oauth_keys import OAUTH_KEYS
 from kafkapy.config.own_keys import OAUTH_ALLOWED_URLS
-from kafkapy.controller.active_controller import inter_broker_listener
 from kafkapy.network.errors import RefusedError
-from kafkapy.network.listener import Listener
 from kafkapy.network.transport import ConnectionTransport, PlaintextTransport, TlsTransport
 from kafkapy.security import plain, scram
 from kafkapy.security.authentication import TIME_LIMIT_MS, SaslSettings
 from kafkapy.security.client import client_security
-from kafkapy.security.errors import AuthenticationFailedError, InvalidSecurityError
+from kafkapy.security.errors import AuthenticationFailedError, InvalidSecurityError, needs_gssapi_extra
 from kafkapy.security.jaas import parse_jaas
 from kafkapy.security.mechanisms import Mechanism
 from kafkapy.security.principals import PrincipalRules
 from kafkapy.security.scram import ScramCredential, ScramServer, TokenLoginOf
 from kafkapy.security.settings import ClientSecurity
+from kafkapy.security.stores import store_files
 from kafkapy.security.tls import server_context
 
 if TYPE_CHECKING:
@@ -37,6 +36,7 @@ _SASL_PROTOCOLS: Final = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
 _CLIENT_AUTH: Final = "ssl.client.auth"
 _MAX_SESSION: Final = "connections.max.reauth.ms"
 _OAUTH: Final = "OAUTHBEARER"
+_KERBEROS: Final = "GSSAPI"
 
 
 def listener_values(config: BrokerConfig, listener: str) -> dict[str, str]:
@@ -81,7 +81,10 @@ def _own_text(config: BrokerConfig, name: str) -> str | None:
 
 
 class ListenerSecurity:
-    """The security of all listeners that are not PLAINTEXT; TLS contexts are replaced when their stores' keys change.
+    """The security of listeners that are not PLAINTEXT.
+
+    TLS contexts are replaced when the keys of their stores change, and when the broker's configuration is written again
+    after the file of a store has changed, as Apache Kafka does.
 
     ``user_overrides`` returns what the metadata has of a user: SCRAM credentials. ``token_login_of`` is that of the
     delegation tokens, None if there are none. Raises InvalidConfigError.
@@ -98,52 +101,59 @@ class ListenerSecurity:
         self._clock = clock
         self._user_overrides = user_overrides
         self._token_login_of = token_login_of
+        self._checked: dict[EndPoint, tuple[ConnectionTransport, SaslSettings | None]] = {}
         self._transports: dict[str, TlsTransport] = {}
-        self._sasl: dict[str, SaslSettings] = {}
-        self._issuer_keys: list[IssuerKeys] = []
-        for endpoint in config.listeners:
-            try:
-                self._prepare(endpoint)
-            except (InvalidSecurityError, InvalidConfigError) as error:
-                self.close()
-                if isinstance(error, InvalidConfigError):
-                    raise
-                raise InvalidConfigError(f"listener {endpoint.listener_name}: {error}") from None
+        self._files: dict[str, list[tuple[str, int]]] = {}
+        """By listener: see ``store_files``."""
+        self._issuer_keys: dict[tuple[str, str], IssuerKeys] = {}
         config.add_listener(self._reload)
 
-    def _prepare(self, endpoint: EndPoint) -> None:
+    def check(self, endpoint: EndPoint) -> None:
+        """Raise InvalidConfigError if what the listener needs can't be read; else keep it until it is bound."""
+        self._checked[endpoint] = self.of(endpoint)
+
+    def of(self, endpoint: EndPoint) -> "tuple[ConnectionTransport, SaslSettings | None]":
+        """Return the transport of a listener, and what its clients have to prove. Raises InvalidConfigError."""
+        try:
+            return self._checked.pop(endpoint, None) or self._made(endpoint)
+        except InvalidSecurityError as error:
+            raise InvalidConfigError(f"listener {endpoint.listener_name}: {error}") from None
+
+    def _made(self, endpoint: EndPoint) -> "tuple[ConnectionTransport, SaslSettings | None]":
         name = endpoint.listener_name
+        transport: ConnectionTransport = PlaintextTransport()
         if endpoint.security_protocol in _TLS_PROTOCOLS:
             values = self._tls_values(name)
             rules = PrincipalRules(values["ssl.principal.mapping.rules"])
+            self._files[name] = store_files(values)
             context = server_context(values, self._clock.now_ms())
-            self._transports[name] = TlsTransport(
+            transport = TlsTransport(
                 context, lambda certificate: _principal_of(rules, certificate), self._time_limit_ms() / 1000
             )
-        if endpoint.security_protocol in _SASL_PROTOCOLS:
-            self._sasl[name] = self._sasl_settings(name)
-
-    def secure(self, listener: Listener) -> None:
-        """Give a listener what its security protocol needs."""
-        transport: ConnectionTransport = self._transports.get(listener.name) or PlaintextTransport()
-        listener.secure(transport, self._sasl.get(listener.name))
+            self._transports[name] = transport
+        sasl = self._sasl_settings(name) if endpoint.security_protocol in _SASL_PROTOCOLS else None
+        return transport, sasl
 
     def close(self) -> None:
         """Read keys of issuers no more."""
-        for keys in self._issuer_keys:
+        for keys in self._issuer_keys.values():
             keys.close()
 
     def _reload(self, names: frozenset[str]) -> None:
-        """Read the stores of listeners again whose keys have changed; a store that can't be used changes nothing."""
+        """Read the stores of listeners again that have changed; a store that can't be used changes nothing."""
         for listener, transport in self._transports.items():
-            prefix = f"{_prefix(listener)}ssl."
-            if any(name.startswith((prefix, "ssl.")) for name in names):
-                try:
-                    transport.context = server_context(self._tls_values(listener), self._clock.now_ms())
-                except (InvalidSecurityError, InvalidConfigError) as error:
-                    logger.error("Listener %s keeps its certificate: %s", listener, error)
-                else:
-                    logger.info("Listener %s has read its certificates again", listener)
+            try:
+                values = self._tls_values(listener)
+                files = store_files(values)
+                has_other_keys = any(name.startswith((f"{_prefix(listener)}ssl.", "ssl.")) for name in names)
+                if not has_other_keys and files == self._files[listener]:
+                    continue
+                transport.context = server_context(values, self._clock.now_ms())
+            except (InvalidSecurityError, InvalidConfigError) as error:
+                logger.error("Listener %s keeps its certificate: %s", listener, error)
+            else:
+                self._files[listener] = files
+                logger.info("Listener %s has read its certificates again", listener)
 
     def _tls_values(self, listener: str) -> dict[str, str]:
         values = listener_values(self._config, listener)
@@ -202,8 +212,23 @@ class ListenerSecurity:
         allowed = (format_value(self._config[OAUTH_ALLOWED_URLS]) or "").split(",")
         validate, keys = make_validator(OAuthSettings(values, options, allowed), self._clock)
         if keys is not None:
-            self._issuer_keys.append(keys)
+            if (listener, name) in self._issuer_keys:  # of a listener that was closed
+                self._issuer_keys[listener, name].close()
+            self._issuer_keys[listener, name] = keys
         return lambda: OAuthServer(validate)
+
+    def _kerberos(self, listener: str, name: str) -> Mechanism:
+        from kafkapy.security.kerberos import short_names
+        from kafkapy.security.kerberos.exchange import GssapiServer
+
+        try:
+            from kafkapy.security.kerberos import login
+        except ImportError as error:
+            raise needs_gssapi_extra("sasl.enabled.mechanisms", error) from None
+        begin = login.acceptor(jaas_options(self._config, listener, name), jaas_key(listener, name))
+        rules = _mechanism_values(self._config, listener, name, [short_names.KEY])[short_names.KEY]
+        names = short_names.ShortNames(rules, login.default_realm())
+        return lambda: GssapiServer(begin(), names)
 
     def _credential_of(self, mechanism: str, user: str) -> ScramCredential | None:
         text = self._user_overrides(user).get(mechanism)
@@ -218,6 +243,7 @@ _MECHANISMS: Final[Mapping[str, Callable[[ListenerSecurity, str, str], Mechanism
     plain.NAME: ListenerSecurity._plain,  # noqa: SLF001  # methods of the class above
     **dict.fromkeys(scram.HASHES, ListenerSecurity._scram),  # noqa: SLF001
     _OAUTH: ListenerSecurity._oauth,  # noqa: SLF001
+    _KERBEROS: ListenerSecurity._kerberos,  # noqa: SLF001
 }
 
 
@@ -228,9 +254,8 @@ def _principal_of(rules: PrincipalRules, certificate: bytes) -> str:
         raise RefusedError(str(error)) from None
 
 
-def inter_broker_security(config: BrokerConfig, protocol: str, clock: Clock) -> ClientSecurity:
-    """Return the security of connections to other brokers' inter-broker listener; raises InvalidConfigError."""
-    listener = inter_broker_listener(config)
+def peer_security(config: BrokerConfig, listener: str, protocol: str, clock: Clock) -> ClientSecurity:
+    """Return the security of connections to that listener of other brokers; raises InvalidConfigError."""
     values = listener_values(config, listener) | {"security.protocol": protocol}
     mechanism = values["sasl.mechanism"] = config.text("sasl.mechanism.inter.broker.protocol")
     key = jaas_key(listener, mechanism)
@@ -256,5 +281,5 @@ def jaas_options(config: BrokerConfig, listener: str, mechanism: str) -> dict[st
     key = jaas_key(listener, mechanism)
     text = _own_text(config, key)
     if not text:
-        raise InvalidSecurityError(f"{key} is not set: it has the users and passwords of {mechanism}")
+        raise InvalidSecurityError(f"{key} is not set: it has the users and passwords, or the keytab, of {mechanism}")
     return parse_jaas(key, text).options

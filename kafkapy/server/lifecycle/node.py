@@ -19,6 +19,7 @@ from kafkapy.metadata.image import MetadataCache
 from kafkapy.metadata.producer_ids import ProducerIds
 from kafkapy.metadata.registration import (
     BrokerIdTakenError,
+    change_endpoints,
     check_cluster_id,
     cluster_id,
     ensure_persistent_paths,
@@ -128,6 +129,15 @@ class MetadataNode:
         endpoints = broker.endpoints
         endpoint = endpoints.get(self._inter_broker_listener) or next(iter(endpoints.values()))
         return endpoint.host, endpoint.port
+
+    async def advertise(self, endpoints: Sequence[EndPoint]) -> None:
+        """Register other end points; while the store does not answer, the next registration has them."""
+        self._endpoints = tuple(BrokerEndpoint(*endpoint) for endpoint in endpoints)
+        broker_id, rack = self._config.broker_id, self._config.text("broker.rack") or None
+        try:
+            await change_endpoints(self._store, self._clock, broker_id, self._endpoints, rack)
+        except StoreError as error:
+            logger.warning("The addresses of the listeners are not registered yet: %s", error)
 
     def add_renewal_listener(self, listener: Callable[[], None]) -> None:
         """Call ``listener`` when another session with the store has begun: what it has watched may have changed."""

@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkapy.clock import Clock, SystemClock
-from kafkapy.security.errors import needs_oauth_extra
+from kafkapy.security.errors import needs_extra
 from kafkapy.testing.errors import BrokerStartError
 
 if TYPE_CHECKING:
@@ -285,7 +285,7 @@ def _new_issuer() -> "TokenIssuer":
     try:
         from kafkapy.testing.hosting.tokens import TokenIssuer
     except ImportError:
-        raise BrokerStartError(str(needs_oauth_extra("security='oauth'"))) from None
+        raise BrokerStartError(str(needs_extra("security='oauth'", "joserfc", "oauth"))) from None
     return TokenIssuer()
 
 
