@@ -25,9 +25,10 @@
 #              (SPARK_KILLS=5; ARGUMENTS="--target kafkapy-cluster --seed 7", or --target kafka-2.7.2, kafka-4.4.0)
 # make soak    three brokers under steady load, three hours: memory, descriptors and latencies stay flat (MINUTES=30)
 # make compat-long  100,000 requests of every API, drawn by a seed that is printed, the same to Apache Kafka 2.7.2 and kafkapy:
-#              the same answers, field by field (REQUESTS=5000; ARGUMENTS="--seed 7 --minutes 30", or --replay FILE)
+#              the same answers, field by field (REQUESTS=5000; ARGUMENTS="--seed 7 --security sasl_ssl", or --replay FILE)
 # make fuzz    ten million broken and hostile requests, drawn by a seed that is printed: no traceback, bounded memory, other
-#              clients are served meanwhile (FRAMES=100000; ARGUMENTS="--seed 7 --minutes 60", or --replay FILE)
+#              clients are served meanwhile (FRAMES=100000; ARGUMENTS="--seed 7 --security sasl_ssl --before-login", or --replay FILE)
+# make strangers  5,000 connections that do not authenticate: at most 64 KiB each, an end, other clients are served meanwhile
 # make bench   kafkapy beside Apache Kafka; ARGUMENTS=--quick for a short run
 # make setup   .venv with the development tools; make spark-setup adds PySpark, which check, fmt and setup do not need
 # Each of them sets up what it needs, in .venv and .cache, once.
@@ -54,7 +55,7 @@ VENV_42 := .venv-spark-4.2
 SPARK_42_INSTALLED := $(VENV_42)/.installed-spark
 COMPILED := $(VENV)/.compiled
 
-.PHONY: compat-cluster compat-long fuzz simulate simulate-cluster kill mirror-kills chaos kill-all spark-kills soak exactly-once help setup spark-setup java jars archives check fmt lint lint-spark fast test unit coverage compat compatibility run spark bench clean
+.PHONY: compat-cluster compat-long fuzz strangers simulate simulate-cluster kill mirror-kills chaos kill-all spark-kills soak exactly-once help setup spark-setup java jars archives check fmt lint lint-spark fast test unit coverage compat compatibility run spark bench clean
 
 help:
 	@sed -n 's/^# \(make .*\|  .*\)/\1/p' Makefile
@@ -198,6 +199,11 @@ FRAMES ?= 10000000
 
 fuzz: setup
 	$(BIN)/python -m compat_tests.attack.fuzzer --frames $(FRAMES) $(ARGUMENTS)
+
+STRANGERS ?= 5000
+
+strangers: setup
+	$(BIN)/python -m compat_tests.attack.strangers --connections $(STRANGERS) $(ARGUMENTS)
 
 # --- everything ---------------------------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ SNIPPETS = {
     "docs/mirror.md": 2,
     "docs/operations.md": 12,
     "docs/original_clients.md": 14,
-    "docs/security.md": 16,
+    "docs/security.md": 17,
     "docs/spark.md": 15,
     "docs/testing.md": 22,
     "spark_examples/README.md": 4,

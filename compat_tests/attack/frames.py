@@ -93,6 +93,8 @@ class Conversation(NamedTuple):
     answers: int
     """The number of expected responses, unless the connection is closed."""
     ending: str
+    to: str = ""
+    """The kind of security of the listener that it goes to, as it is; else the one that the run is about."""
 
 
 def sized(frame: bytes) -> bytes:

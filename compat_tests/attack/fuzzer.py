@@ -12,6 +12,9 @@ response or none in time, and when one of its acknowledged records is not at its
 The last conversations are then kept in a file, which ``--replay`` sends again, one after the other, and one frame at a
 time where that is enough. With ``--keep-going`` tracebacks are collected instead, one file for each place.
 
+With ``--security`` the clients have logged in: they connect through a process (``harness.tunnel``) that does so for
+them. With ``--before-login`` too it is those that have not that send broken frames, and broken records of TLS.
+
 Many frames may be sent in several runs with different seeds: each run adds its figures, a line of JSON, to the file
 ``--runs``, and prints the sum of all runs in the file.
 """
@@ -28,7 +31,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -37,17 +40,21 @@ from compat_tests.attack.answers import Answers
 from compat_tests.attack.filled import TIME_MS
 from compat_tests.attack.frames import COUNTS, DROP, HOLD, MAX_FRAME_SIZE, TOPICS, Conversation, Generator
 from compat_tests.attack.latencies import Latencies
+from compat_tests.attack.logins import LoginGenerator
 from compat_tests.attack.memory import memory_directory
 from compat_tests.attack.options import Bounds, bounds_of, parser_of
 from compat_tests.attack.prepared import group, topic, transactional_id
 from compat_tests.attack.second_client import SecondClient
+from compat_tests.attack.strangers import Place
 from compat_tests.attack.watch import Watch, place_of, waited_s
 from compat_tests.data_path.frames import fetch
 from compat_tests.differential.ids import Ids
 from compat_tests.differential.requests import Served
 from compat_tests.groups.wire import Wire, answer_to_creation, find_coordinator, join_request, sync_request
+from compat_tests.security.secured import KINDS, SecuredBroker
 from harness.kafkapy_process import KafkapyProcess
 from harness.process import HOST
+from harness.tunnel import Tunnel
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.protocol.messages.create_topics import CreatableTopic
 from kafkapy.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -151,7 +158,9 @@ class Talk:
 class Target:
     """The broker, with topics, groups and ids that the frames name."""
 
-    def __init__(self, directory: Path | None = None, budget: int = BUDGET) -> None:
+    def __init__(self, directory: Path | None = None, budget: int = BUDGET, security: str = "") -> None:
+        self._security = security
+        self._stack = ExitStack()
         self.process = KafkapyProcess(
             directory=directory,
             config={
@@ -161,18 +170,26 @@ class Target:
                 # topics that frames create are state, not a fault: they are few, and soon deleted
                 "log.segment.delete.delay.ms": "1000",
                 "kafkapy.auto.create.topics.per.second": "5",
+                "connection.failed.authentication.delay.ms": "10",
             },
             options=("--log-level", "warning"),
         )
+        self.secured = SecuredBroker(self.process) if security else None
+        self.port = self.second_port = self.process.port
+        """Of the clients that send frames, and of the second client."""
         self.ids = Ids(PREFIX, TIME_MS)
         self.own_topic = f"second-{random.SystemRandom().randrange(10**12)}"
         self.idle_bytes = 0
 
     def __enter__(self) -> Self:
+        if self.secured is not None:
+            self.process.overrides.update(self.secured.settings())
         self.process.__enter__()
         try:
+            self._secure()
             self._set_up()
         except BaseException:
+            self._stack.close()
             self.process.close()
             raise
         self.watch = Watch(self.process)
@@ -182,8 +199,25 @@ class Target:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._stack.close()
         self.process.kill()
         self.process.close()
+
+    def _secure(self) -> None:
+        """Go through a tunnel from now on, if the run is about a listener with security."""
+        if self.secured is None:
+            return
+        self.secured.store_users()
+        properties = self.secured.security[self._security].java_properties("", "alice")
+        port = self.secured.port(self._security)
+        self.port, self.second_port = (self._stack.enter_context(Tunnel(port, properties)).port for _ in range(2))
+
+    def port_of(self, conversation: Conversation) -> int:
+        """Where a conversation goes to."""
+        if not conversation.to:
+            return self.port
+        assert self.secured is not None, "only a run with security has other listeners"
+        return self.secured.port(conversation.to)
 
     def restart(self) -> None:
         """Stop the broker as an operator does and start it again; raises FuzzError if it does not end well."""
@@ -193,7 +227,7 @@ class Target:
 
     def wire(self) -> Wire:
         """A connection for whole requests."""
-        return Wire(self.process.bootstrap)
+        return Wire(f"{HOST}:{self.port}")
 
     def served(self) -> Served:
         """The versions of each API that the broker advertises."""
@@ -202,6 +236,11 @@ class Target:
                 each.api_key: (each.min_version, each.max_version)
                 for each in wire.ask(ApiVersionsRequest(), 0).api_keys
             }
+
+    def place(self) -> Place:
+        """The ports of all kinds of security."""
+        assert self.secured is not None, "only a run with security has them"
+        return Place.of(self.secured)
 
     @staticmethod
     def topics() -> dict[str, int]:
@@ -247,12 +286,18 @@ class Target:
 class Fuzzer:
     """One run against a target."""
 
-    def __init__(self, target: Target, second: SecondClient, seed: int, to: Path) -> None:
+    def __init__(
+        self, target: Target, second: SecondClient, seed: int, to: Path, *, before_login: bool = False
+    ) -> None:
         self._target = target
         self._second = second
         self._seed = seed
         self._to = to
-        self._generator = Generator(seed, target.served(), target.ids)
+        self._generator: Generator | LoginGenerator
+        if before_login:
+            self._generator = LoginGenerator(seed, target.place().hello())
+        else:
+            self._generator = Generator(seed, target.served(), target.ids)
         self._selector = selectors.DefaultSelector()
         self._recent: deque[Conversation] = deque(maxlen=KEPT)
         self._next_number = 0
@@ -305,7 +350,7 @@ class Fuzzer:
             return
         self._recent.append(conversation)
         try:
-            talk = Talk(self._target.process.port, conversation)
+            talk = Talk(self._target.port_of(conversation), conversation)
         except OSError as error:
             self._check(keep_going=False)
             self._fail(f"no connection: {error}")
@@ -480,7 +525,7 @@ class Replay:
         return found
 
     def _send(self, conversation: Conversation) -> list[str]:
-        talk = Talk(self._target.process.port, conversation)
+        talk = Talk(self._target.port_of(conversation), conversation)
         with selectors.DefaultSelector() as selector:
             selector.register(talk.socket, talk.events or selectors.EVENT_READ, talk)
             while not talk.is_over:
@@ -514,7 +559,12 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--keep-going", action="store_true", help="collect tracebacks, one file for each place")
     parser.add_argument("--any-latency", action="store_true", help="report the second client's latencies only")
     parser.add_argument("--replay", type=Path, metavar="FILE")
-    return parser.parse_args(given)
+    parser.add_argument("--security", default="", choices=KINDS, help="frames of a client that has logged in so")
+    parser.add_argument("--before-login", action="store_true", help="broken logins and records of TLS, see logins.py")
+    wanted = parser.parse_args(given)
+    if wanted.before_login and not wanted.security:
+        parser.error("--before-login needs --security: that of the second client")
+    return wanted
 
 
 def added(path: Path, summary: dict[str, Any]) -> str:
@@ -531,9 +581,9 @@ def added(path: Path, summary: dict[str, Any]) -> str:
     )
 
 
-def replay(path: Path) -> int:
+def replay(path: Path, security: str) -> int:
     """Send a file's conversations; 1 if one leaves a traceback, else 0."""
-    with Target() as target:
+    with Target(security=security) as target:
         found = Replay(target).run(kept(path))
     for place, (text, data) in found.items():
         print(f"--- {place}, {len(data)} bytes: {data[:4000].hex()}\n{text}")
@@ -545,10 +595,10 @@ def fuzz(wanted: argparse.Namespace, bounds: Bounds) -> int:
     print(f"seed {wanted.seed}", flush=True)
     with (
         memory_directory() as directory,
-        Target(directory) as target,
-        SecondClient(target.process.port, topic=target.own_topic) as second,
+        Target(directory, security=wanted.security) as target,
+        SecondClient(target.second_port, topic=target.own_topic) as second,
     ):
-        fuzzer = Fuzzer(target, second, wanted.seed, wanted.to)
+        fuzzer = Fuzzer(target, second, wanted.seed, wanted.to, before_login=wanted.before_login)
         fuzzer.run(wanted.frames, wanted.minutes * 60, keep_going=wanted.keep_going)
         print(fuzzer.figures(), *fuzzer.table(), sep="\n", flush=True)
         summary = fuzzer.summary()
@@ -564,7 +614,7 @@ def fuzz(wanted: argparse.Namespace, bounds: Bounds) -> int:
 def main() -> int:
     wanted = arguments(sys.argv[1:])
     if wanted.replay:
-        return replay(wanted.replay)
+        return replay(wanted.replay, wanted.security)
     try:
         return fuzz(wanted, bounds_of(wanted))
     except FuzzError as failure:

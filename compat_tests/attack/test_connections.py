@@ -148,7 +148,7 @@ def test_pipelined_requests_of_one_client_do_not_delay_others(broker: Broker, op
 
 
 def test_a_small_batch_that_decompresses_to_a_large_one(broker: Broker, opened: Opened) -> None:
-    """A compressed batch is not unpacked beyond what its topic may hold."""
+    """CVE-2023-34455: a compressed batch is not unpacked beyond what its topic may hold."""
     with Wire(broker.bootstrap) as wire:
         topic = new_topic(wire, 1)
         assert produce(wire, topic, batch(b"v")) == (0, 0)

@@ -12,6 +12,7 @@ from compat_tests.attack.second_client import SecondClient
 
 SEED = 20_261_123
 SECONDS = 40.0
+SECURED_SECONDS = 6.0
 MANY = 10**9
 BUG = """ERROR kafkapy: A handler failed
 Traceback (most recent call last):
@@ -40,6 +41,21 @@ def test_a_short_run_finds_no_fault(target: Target, tmp_path: Path, capsys: pyte
     assert set(fuzzer.kinds) == {"mutated", "records", "many", "half", "sizes", "garbage", "unread", "bomb", "large"}
     assert acknowledged > 100
     assert fuzzer.latencies.percentile(0.5) < 1.0
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("before_login", [False, True], ids=["logged-in", "before-login"])
+def test_a_short_run_over_sasl_ssl_finds_no_fault(before_login: bool, tmp_path: Path) -> None:
+    with (
+        Target(security="sasl_ssl") as target,
+        SecondClient(target.second_port, topic=target.own_topic) as second,
+    ):
+        fuzzer = Fuzzer(target, second, SEED, tmp_path, before_login=before_login)
+        fuzzer.run(MANY, SECURED_SECONDS)
+        assert fuzzer.verify() > 20
+    assert fuzzer.frames > 500
+    kinds = {"login", "any-order", "garbage", "greeting", "records"} if before_login else {"mutated", "many", "large"}
+    assert kinds <= set(fuzzer.kinds)
 
 
 @pytest.mark.timeout(300)

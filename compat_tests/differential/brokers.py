@@ -1,15 +1,18 @@
 """The two brokers side by side, with equal settings."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Final
 
 from compat_tests.differential.comparison import Comparison
 from compat_tests.differential.settling import ask, is_passing
 from compat_tests.differential.sides import Side
 from compat_tests.groups.wire import join_request
+from compat_tests.security.secured import SecuredBroker
 from harness.kafkapy_process import KafkapyProcess
+from harness.process import ChildProcess
 from harness.real_kafka import RealKafka
+from harness.tunnel import Tunnel
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest
 
@@ -28,13 +31,40 @@ SETTINGS: Final = {
 
 
 @contextmanager
-def side_by_side() -> Iterator[Comparison]:
-    """Start both, and compare them when their coordinators are loaded."""
-    with RealKafka(VERSION, heap="512M", config=SETTINGS) as theirs, KafkapyProcess(config=SETTINGS) as ours:
-        for broker in (theirs, ours):
-            warm_up(broker.bootstrap)
-        with Comparison(theirs.bootstrap, ours.bootstrap) as comparison:
+def side_by_side(security: str = "") -> Iterator[Comparison]:
+    """Start both, and compare them when their coordinators are loaded.
+
+    With a kind of security the requests are those of a client that has logged in so.
+    """
+    with ExitStack() as stack:
+        theirs, ours = (
+            stack.enter_context(_started(process, security))
+            for process in (RealKafka(VERSION, heap="512M", config=SETTINGS), KafkapyProcess(config=SETTINGS))
+        )
+        for bootstrap in (theirs, ours):
+            warm_up(bootstrap)
+        with Comparison(theirs, ours) as comparison:
             yield comparison
+
+
+@contextmanager
+def _started(process: ChildProcess, security: str) -> Iterator[str]:
+    """Start a broker; the address at which plain bytes reach it, which is the one that it advertises."""
+    with ExitStack() as stack:
+        stack.callback(process.close)
+        if not security:
+            yield process.start().bootstrap
+            return
+        broker = SecuredBroker(process)
+        properties = broker.security[security].java_properties("", "alice")
+        tunnel = stack.enter_context(Tunnel(broker.port(security), properties))
+        settings = broker.settings()
+        del settings["delegation.token.master.key"]  # tokens are random, and compared elsewhere
+        own, through = broker.addresses[security], tunnel.bootstrap
+        process.overrides.update({**settings, "advertised.listeners": settings["listeners"].replace(own, through)})
+        process.start()
+        broker.store_users()
+        yield through
 
 
 def warm_up(bootstrap: str) -> None:

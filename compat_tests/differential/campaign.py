@@ -4,7 +4,8 @@ python -m compat_tests.differential.campaign --requests 100000 [--seed 7] [--min
 python -m compat_tests.differential.campaign --replay FILE…
 
 A conversation with a difference is reduced as far as possible, printed, and kept as a file for ``--replay``. With
-``--keep-going`` nothing is reduced: the first case of each difference is kept.
+``--keep-going`` nothing is reduced: the first case of each difference is kept. With ``--security`` the requests are
+those of a client that has logged in, through a process (``harness.tunnel``) that does so.
 """
 
 import argparse
@@ -22,6 +23,7 @@ from compat_tests.differential.brokers import side_by_side
 from compat_tests.differential.comparison import Comparison, Difference
 from compat_tests.differential.requests import plans
 from compat_tests.differential.steps import Plan
+from compat_tests.security.secured import KINDS
 
 EXAMPLES_AT_ONCE = 40
 
@@ -91,6 +93,7 @@ def arguments(given_arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--keep-going", action="store_true")
     parser.add_argument("--to", type=Path, default=Path("out/differential"))
     parser.add_argument("--verbose", action="store_true", help="print every request and both answers")
+    parser.add_argument("--security", default="", choices=KINDS, help="requests of a client that has logged in so")
     parser.add_argument("--replay", type=Path, nargs="+", default=[])
     return parser.parse_args(given_arguments)
 
@@ -142,7 +145,7 @@ def replay(paths: Sequence[Path], comparison: Comparison) -> int:
 def main() -> int:
     wanted = arguments(sys.argv[1:])
     wanted.to.mkdir(parents=True, exist_ok=True)
-    with side_by_side() as comparison:
+    with side_by_side(wanted.security) as comparison:
         comparison.is_verbose = wanted.verbose
         if wanted.replay:
             return replay(wanted.replay, comparison)

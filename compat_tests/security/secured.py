@@ -48,6 +48,10 @@ class SecuredBroker:
             for name, password in self.security[kinds[0]].users.items():
                 set_password(client, name, password, [KINDS[kind].mechanism for kind in kinds])
 
+    def port(self, kind: str) -> int:
+        """The port of a kind of security."""
+        return int(self.addresses[kind].rpartition(":")[2])
+
     def client_settings(self, kind: str, client: str, user: str = "alice") -> dict[str, object]:
         """See ``BrokerSecurity.client_settings``."""
         return self.security[kind].client_settings(client, self.addresses[kind], user)

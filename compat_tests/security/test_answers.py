@@ -9,6 +9,7 @@ import pytest
 
 from compat_tests.security.secured import SecuredBroker
 from harness.wire import Wire
+from kafkapy.protocol.constants import ResourceType
 from kafkapy.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -16,6 +17,11 @@ from kafkapy.protocol.messages.alter_user_scram_credentials import (
 )
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from kafkapy.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from kafkapy.protocol.messages.metadata import MetadataRequest
 from kafkapy.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafkapy.protocol.messages.sasl_handshake import SaslHandshakeRequest
@@ -26,6 +32,7 @@ PLAIN = b"\0alice\0alice-secret"
 INVALID = "Authentication failed: Invalid username or password"
 MALFORMED = "Authentication failed during authentication due to invalid credentials with SASL mechanism"
 CLOSED = None
+SET, DELETE = 0, 1
 
 
 def _talk(secured_broker: SecuredBroker, kind: str, requests: list[tuple[Any, int]]) -> list[Any]:
@@ -102,7 +109,7 @@ INVALID_TOKEN = '{"status":"invalid_token"}'
 
 def _oauth(**changes: object) -> bytes:
     now_s = time.time()
-    claims = {"sub": "alice", "exp": now_s + 600, "iat": now_s} | changes
+    claims = {"sub": "alice", "exp": now_s + 600, "iat": now_s - 1} | changes  # the broker counts whole milliseconds
     return f"n,,\x01auth=Bearer {unsecured_token(claims)}\x01\x01".encode()
 
 
@@ -192,3 +199,18 @@ def _described(wire: Wire, user: str) -> Any:
         for each in answer.results
     ]
     return answer.error_code, answer.error_message, results
+
+
+def test_mechanisms_that_are_changed_while_it_runs_hold_from_the_next_start(secured_broker: SecuredBroker) -> None:
+    """Apache Kafka takes the change of one listener too, and does nothing."""
+    key = "listener.name.saslplaintext.sasl.enabled.mechanisms"
+    with Wire(secured_broker.process.bootstrap) as admin:
+        broker = str(admin.ask(MetadataRequest([]), 1).brokers[0].node_id)
+        for operation, value in ((SET, "PLAIN,SCRAM-SHA-256"), (DELETE, None)):
+            change = AlterConfigsResource(ResourceType.BROKER, broker, [AlterableConfig(key, operation, value)])
+            answer = admin.ask(IncrementalAlterConfigsRequest([change]), 0).responses[0]
+            assert answer.error_code == 0, answer.error_message
+            with Wire(secured_broker.addresses["sasl_plaintext"]) as client:
+                assert client.ask(SaslHandshakeRequest("SCRAM-SHA-256"), 1).error_code == 33
+            with Wire(secured_broker.addresses["sasl_plaintext"]) as client:
+                assert client.ask(SaslHandshakeRequest("PLAIN"), 1).error_code == 0

@@ -197,6 +197,8 @@ class Connection(asyncio.BufferedProtocol):
         """See ``AuthenticatedConnection``."""
         self.session.principal = principal
         self.core.limit_frames(self._owner.limits.max_frame_size)
+        assert self._transport is not None, "requests come from an open connection"
+        self._owner.transport.read_more_at_once(self._transport)
 
     def end_after_replies(self, reason: str) -> None:
         """See ``AuthenticatedConnection``."""
@@ -219,7 +221,9 @@ class Connection(asyncio.BufferedProtocol):
         except RefusedError as error:
             self._refuse(error)
         authentication = self.session.authentication
-        if authentication is not None and authentication.has_failed:
+        if authentication is None:
+            self._owner.transport.read_more_at_once(transport)
+        elif authentication.has_failed:
             self.close("its time for authentication was over before the end of the TLS handshake")
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # the loop has logged what matters
@@ -320,7 +324,7 @@ class Connection(asyncio.BufferedProtocol):
         if drops_unsent:
             transport.abort()
         else:
-            transport.close()
+            _close_once(transport)
 
     def close_inherited(self) -> None:
         """Close the copies of the socket in a forked child; the connection itself stays as it is."""
@@ -553,7 +557,7 @@ class Connection(asyncio.BufferedProtocol):
         if core.is_finished:
             self.flush()
             core.close()
-            transport.close()
+            _close_once(transport)
             return
         pause = core.has_read_enough
         more = core.budgeted_size - self._reserved
@@ -600,3 +604,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._unread is not None:
             unread, self._unread = self._unread, None
             self._owner.response_budget.release(unread)
+
+
+def _close_once(transport: asyncio.Transport) -> None:
+    """Close a transport; at a second call asyncio's TLS would forget its socket, and ``abort`` would do nothing."""
+    if not transport.is_closing():
+        transport.close()

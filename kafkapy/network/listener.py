@@ -126,6 +126,7 @@ class Listener:
                 timer.cancel()
         for connection in tuple(self.connections):
             connection.close("the broker stops", logging.DEBUG)
+        self.transport.end_starts()
         if self.connections:
             self._all_closed.clear()
             await self._all_closed.wait()
@@ -209,6 +210,10 @@ class Listener:
 
     async def _start(self, sock: socket.socket, connection: Connection) -> None:
         """Start the connection; if its transport can't, as after a failed handshake, it ends here."""
+        if self._dispatcher is None:
+            sock.close()
+            self.closed(connection)
+            return
         try:
             await self.transport.start(sock, connection)
         except OSError as error:

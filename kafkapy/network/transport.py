@@ -9,7 +9,7 @@ import asyncio
 import select
 import socket
 import sys
-from asyncio.sslproto import SSLProtocol
+from asyncio.sslproto import SSLProtocol, SSLProtocolState
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -17,14 +17,17 @@ from kafkapy.network import sender
 from kafkapy.network.sender import BodySender, SendfileSender
 from kafkapy.network.session import ANONYMOUS
 from kafkapy.platform import portable
+from kafkapy.turns import turns
 
 if TYPE_CHECKING:
     import ssl
 
-HANDSHAKE_LIMIT_S: Final = 30
+HANDSHAKE_LIMIT_S: Final = 30.0
 """The longest time of a TLS handshake."""
 TLS_BUFFER_SIZE: Final = 32_768
 """Encrypted bytes that are read at once: two records of TLS."""
+STRANGER_BUFFER_SIZE: Final = 1_024
+"""The same before the peer has authenticated: there may be thousands who never do."""
 _END: Final = getattr(select, "POLLRDHUP", 0)
 """The event with which Linux reports that the end of the stream has arrived; 0 on other systems."""
 _fcntl: Any = portable.module_or_none("fcntl")
@@ -41,6 +44,10 @@ class ConnectionTransport(Protocol):
         """
         ...
 
+    def end_starts(self) -> None:
+        """Let each ``start`` that waits for its peer raise now: the listener is closed."""
+        ...
+
     def principal_of(self, transport: asyncio.Transport) -> str:
         """Return the principal of the peer that the transport has authenticated, ANONYMOUS if it has not.
 
@@ -55,6 +62,10 @@ class ConnectionTransport(Protocol):
 
     def limit_writing(self, transport: asyncio.Transport) -> None:
         """Make ``transport`` call ``pause_writing`` as soon as a byte is unsent: the next request waits for it."""
+        ...
+
+    def read_more_at_once(self, transport: asyncio.Transport) -> None:
+        """The peer has authenticated, or need not: it may cost as much memory as is good for the speed."""
         ...
 
     def new_sender(
@@ -86,6 +97,9 @@ class PlaintextTransport:
         """See ``ConnectionTransport.start``."""
         await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, sock)
 
+    def end_starts(self) -> None:
+        """See ``ConnectionTransport.end_starts``: none waits."""
+
     def principal_of(self, transport: asyncio.Transport) -> str:  # noqa: ARG002  # PLAINTEXT authenticates no peer
         """See ``ConnectionTransport.principal_of``."""
         return ANONYMOUS
@@ -93,6 +107,9 @@ class PlaintextTransport:
     def limit_writing(self, transport: asyncio.Transport) -> None:
         """See ``ConnectionTransport.limit_writing``."""
         transport.set_write_buffer_limits(high=0)
+
+    def read_more_at_once(self, transport: asyncio.Transport) -> None:
+        """See ``ConnectionTransport.read_more_at_once``: the buffer is the connection's own."""
 
     def new_sender(
         self,
@@ -113,46 +130,91 @@ class PlaintextTransport:
 
 
 class _TlsProtocol(SSLProtocol):
-    """asyncio's protocol between socket and connection, with a smaller buffer.
+    """asyncio's protocol between socket and connection, with smaller buffers, and handshakes that take turns.
 
-    Its own takes 256 KiB of each connection, also of one that sends nothing.
+    asyncio's own buffer has 256 KiB for each connection, also for one that sends nothing. A step of a handshake takes
+    up to some milliseconds, and hundreds of peers may send their first bytes at once: other clients are served
+    between two steps.
     """
 
-    max_size = TLS_BUFFER_SIZE
+    max_size = STRANGER_BUFFER_SIZE
+    _is_queued = False
+    if TYPE_CHECKING:  # the typeshed describes the class of Python 3.10
+        _state: object
+        _incoming: ssl.MemoryBIO
+        _transport: asyncio.Transport
+
+    def _do_handshake(self) -> None:
+        """Take a step when it is this connection's turn.
+
+        The first one is taken when the peer has sent something: OpenSSL takes 34 KiB from then on.
+        """
+        if self._incoming.pending and not self._is_queued:
+            self._is_queued = True
+            self._transport.pause_reading()  # a peer that sends on would fill the memory meanwhile
+            turns().enqueue(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._is_queued = False
+        if self._state is SSLProtocolState.DO_HANDSHAKE:  # else the connection was lost, or its time was over
+            self._transport.resume_reading()
+            super()._do_handshake()  # type: ignore[misc]  # as above
+
+    def end_handshake(self) -> None:
+        """Fail unless it is done."""
+        if self._state is SSLProtocolState.DO_HANDSHAKE:
+            self._on_handshake_complete(ConnectionAbortedError("the listener is closed"))
 
 
 class TlsTransport:
     """The transport of ``SSL`` and ``SASL_SSL``; ``context`` may be replaced, for the connections that come later."""
 
-    __slots__ = ("context", "_principal_of_certificate")
+    __slots__ = ("context", "handshake_limit_s", "principal_of_certificate", "_handshakes")
     has_half_close = False
 
-    def __init__(self, context: "ssl.SSLContext", principal_of_certificate: Callable[[bytes], str]) -> None:
+    def __init__(
+        self,
+        context: "ssl.SSLContext",
+        principal_of_certificate: Callable[[bytes], str],
+        handshake_limit_s: float = HANDSHAKE_LIMIT_S,
+    ) -> None:
         self.context = context
-        self._principal_of_certificate = principal_of_certificate
+        self.handshake_limit_s = handshake_limit_s
+        self.principal_of_certificate = principal_of_certificate
         """Returns the principal of a certificate in DER; raises RefusedError."""
+        self._handshakes: set[_TlsProtocol] = set()
 
     async def start(self, sock: socket.socket, connection: asyncio.BufferedProtocol) -> None:
         """See ``ConnectionTransport.start``."""
         loop = asyncio.get_running_loop()
         shaken: asyncio.Future[None] = loop.create_future()
-        protocol = _TlsProtocol(
-            loop, connection, self.context, shaken, server_side=True, ssl_handshake_timeout=HANDSHAKE_LIMIT_S
-        )
+        limit_s: Any = self.handshake_limit_s  # the typeshed wants whole seconds
+        protocol = _TlsProtocol(loop, connection, self.context, shaken, server_side=True, ssl_handshake_timeout=limit_s)
+        self._handshakes.add(protocol)
         try:
             await loop.connect_accepted_socket(lambda: protocol, sock)
             await shaken
         finally:
+            self._handshakes.discard(protocol)
             del shaken  # which has the error, whose traceback has this frame: a cycle
+
+    def end_starts(self) -> None:
+        """See ``ConnectionTransport.end_starts``."""
+        for protocol in tuple(self._handshakes):
+            protocol.end_handshake()
 
     def principal_of(self, transport: asyncio.Transport) -> str:
         """See ``ConnectionTransport.principal_of``."""
         certificate = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
-        return self._principal_of_certificate(certificate) if certificate else ANONYMOUS
+        return self.principal_of_certificate(certificate) if certificate else ANONYMOUS
 
     def limit_writing(self, transport: asyncio.Transport) -> None:
         """See ``ConnectionTransport.limit_writing``."""
         transport.set_write_buffer_limits(high=1, low=0)  # with 0 asyncio's TLS pauses at once: it compares with >=
+
+    def read_more_at_once(self, transport: asyncio.Transport) -> None:
+        """See ``ConnectionTransport.read_more_at_once``."""
+        transport._ssl_protocol.max_size = TLS_BUFFER_SIZE  # type: ignore[attr-defined]  # noqa: SLF001  # ours, see above
 
     def new_sender(
         self,

@@ -15,7 +15,8 @@ INITIAL_SIZE: Final = 4096
 """Bytes of a new buffer: small, as there may be thousands of idle connections."""
 
 READ_AT_ONCE_SIZE: Final = 262_144
-"""A buffer that a read has filled completely grows up to this size, so that one read brings several frames."""
+"""A buffer that a read has filled completely grows up to this size, so that one read brings several frames; not beyond
+the largest frame, which is small before a client has authenticated."""
 
 KEPT_SIZE: Final = 1 << 20
 """Maximum bytes of a buffer that is kept after its frame; a larger one is dropped."""
@@ -122,7 +123,7 @@ class FrameDecoder:
     def _make_room(self, size: int) -> None:
         """Move the bytes to the front, or take a larger buffer if the incomplete frame fills this one."""
         held = self._end - self._start
-        if self._start and self._end == size < READ_AT_ONCE_SIZE:
+        if self._start and self._end == size < min(READ_AT_ONCE_SIZE, self.max_frame_size):
             self._replace(2 * size)
         elif self._start and held <= size // 2:
             self._view[:held] = self._view[self._start : self._end]

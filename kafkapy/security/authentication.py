@@ -12,7 +12,9 @@ A client authenticates again with SaslHandshake in COMPLETE: with the same mecha
 done the other requests are not served.
 
 Apache Kafka limits what a connection may cost before it has authenticated only by ``connections.max.idle.ms`` and the
-memory of all requests. Here a frame has at most ``FRAME_SIZE`` then, and there are ``TIME_LIMIT_MS`` (CVE-2022-34917).
+memory of all requests. Here a frame has at most ``FRAME_SIZE`` then, the versions may be asked for ``_MOST_REQUESTS``
+times, and there are ``TIME_LIMIT_MS``, or that key's time if it is shorter (CVE-2022-34917). So a connection costs at
+most 64 KiB, of which TLS takes more than half: a peer that sends no more in the middle of a record has 44 KiB.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,10 +27,12 @@ from kafkapy.security.errors import AuthenticationFailedError
 from kafkapy.security.mechanisms import MalformedTokenError, Mechanism, SaslExchange
 from kafkapy.security.principals import USER
 
-FRAME_SIZE: Final = 65_536
-"""Bytes of a frame before the client has authenticated."""
+FRAME_SIZE: Final = 16_384
+"""Bytes of a frame before the client has authenticated: as many as web servers take of a header with a ticket."""
 TIME_LIMIT_MS: Final = 30_000
 """The longest time until a client has authenticated."""
+_MOST_REQUESTS: Final = 4
+"""Requests before SaslHandshake: clients ask for the versions once, and again if theirs is not known."""
 _BEFORE: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE})
 _AGAIN_AFTER_MS: Final = 1_000
 """The shortest time between two authentications of a connection."""
@@ -70,6 +74,8 @@ class SaslSettings(NamedTuple):
     """``connections.max.reauth.ms`` by mechanism; 0: a session does not expire."""
     failure_delay_ms: int = 100
     """``connection.failed.authentication.delay.ms``: how long the answer to a failed authentication waits."""
+    time_limit_ms: int = TIME_LIMIT_MS
+    """The longest time until a client has authenticated."""
 
 
 class Authentication:
@@ -89,6 +95,7 @@ class Authentication:
         "_expires_s",
         "_session_ms",
         "_failure",
+        "_requests",
     )
 
     def __init__(self, settings: SaslSettings, clock: Clock, connection: AuthenticatedConnection) -> None:
@@ -98,7 +105,8 @@ class Authentication:
         """Whether the client has logged in with a delegation token."""
         self._clock = clock
         self._connection: AuthenticatedConnection | None = connection
-        self._deadline: TimerHandle | None = clock.call_later(TIME_LIMIT_MS, self._too_late)
+        self._deadline: TimerHandle | None = clock.call_later(settings.time_limit_ms, self._too_late)
+        self._requests = 0
         self._mechanism = ""
         self._exchange: SaslExchange | None = None
         self._user: str | None = None
@@ -123,13 +131,19 @@ class Authentication:
         return self.state is State.FAILED
 
     def problem_with(self, api_key: int) -> str:
-        """Return why a request of this API may not be sent now: the connection has to end; empty if it may be."""
+        """Take note of a request; return why one of this API may not be sent now, empty if it may be.
+
+        If it may not, the connection has to end.
+        """
         state = self.state
         if state is State.COMPLETE:
             if self._expires_s is None or api_key == ApiKey.SASL_HANDSHAKE or self._now_s() < self._expires_s:
                 return ""
             return f"the session of {self._user!r} has expired, and the client has not authenticated again"
         if state is State.UNKNOWN:
+            self._requests += 1
+            if self._requests > _MOST_REQUESTS:
+                return f"the client sent {self._requests} requests before it named a mechanism"
             return "" if api_key in _BEFORE else "the client sent a request before it has authenticated"
         if state is State.TOKENS:
             return "" if api_key == ApiKey.SASL_AUTHENTICATE else "the client sent a request while it authenticated"
@@ -237,7 +251,7 @@ class Authentication:
         self._deadline = None
         self.state = State.FAILED
         if self._connection is not None:  # at once: the client may not read what it is sent
-            self._connection.close(f"it has not authenticated within {TIME_LIMIT_MS // 1000} s")
+            self._connection.close(f"it has not authenticated within {self.settings.time_limit_ms / 1000:g} s")
 
     def _now_s(self) -> float:
         return self._clock.monotonic_s()

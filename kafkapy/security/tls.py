@@ -2,7 +2,10 @@
 
 import os
 import ssl
+import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Final
 
@@ -19,6 +22,8 @@ _CLIENT_AUTH: Final = {
     "requested": ssl.CERT_OPTIONAL,
     "required": ssl.CERT_REQUIRED,
 }
+
+_OWN_DESCRIPTORS: Final = "/proc/self/fd"
 
 
 def server_context(values: Values, now_ms: int) -> ssl.SSLContext:
@@ -117,15 +122,33 @@ def _load_key(context: ssl.SSLContext, keys: KeyStore, now_ms: int) -> None:
     end = own.not_valid_after_utc
     if end < datetime.fromtimestamp(now_ms / 1000, UTC):
         raise InvalidSecurityError(f"the certificate of ssl.keystore expired on {end:%Y-%m-%d %H:%M:%S} UTC")
-    # Python reads keys from files alone. This one belongs to this user only, and exists for a moment.
-    descriptor, path = tempfile.mkstemp(prefix="kafkapy-", suffix=".pem")
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(keys.key.strip() + b"\n" + keys.certificates.strip() + b"\n")
-        context.load_cert_chain(path, password=lambda: keys.password)
+        with _as_file(keys.key.strip() + b"\n" + keys.certificates.strip() + b"\n") as path:
+            context.load_cert_chain(path, password=lambda: keys.password)
     except (ssl.SSLError, ValueError):  # ValueError: a password that is too long
         raise InvalidSecurityError(
             "ssl.keystore has a private key that can't be used: ssl.key.password does not match it, or the certificate"
         ) from None
+
+
+@contextmanager
+def _as_file(data: bytes) -> Iterator[str]:
+    """Yield the path of a file with ``data``: Python reads keys from files alone.
+
+    On Linux the file is in memory, so that a key does not reach a disk. Elsewhere it belongs to this user only, and
+    exists for a moment.
+    """
+    if sys.platform == "linux" and os.path.isdir(_OWN_DESCRIPTORS):
+        descriptor = os.memfd_create("kafkapy")
+        path, is_on_disk = f"{_OWN_DESCRIPTORS}/{descriptor}", False
+    else:
+        descriptor, path = tempfile.mkstemp(prefix="kafkapy-", suffix=".pem")
+        is_on_disk = True
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            yield path
     finally:
-        os.unlink(path)
+        if is_on_disk:
+            os.unlink(path)

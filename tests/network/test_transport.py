@@ -144,3 +144,55 @@ def test_a_connection_that_sends_nothing_takes_little_memory(certificate: Path) 
         assert found[0] < 65_536
 
     run(scenario())
+
+
+def test_handshakes_take_turns_with_other_work(certificate: Path) -> None:
+    """A hundred first messages that arrive at once must not delay the other clients until all are answered."""
+    ours, theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context(cafile=str(certificate))
+    ours.load_cert_chain(certificate)
+    outgoing = ssl.MemoryBIO()
+    half = theirs.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost")
+    with pytest.raises(ssl.SSLWantReadError):
+        half.do_handshake()
+    hello = outgoing.read()
+
+    async def scenario() -> None:
+        pairs = [socket.socketpair() for _ in range(100)]
+        encrypted = TlsTransport(ours, lambda _: ANONYMOUS, 30)
+        starts = [asyncio.create_task(encrypted.start(here, asyncio.BufferedProtocol())) for here, _ in pairs]
+        await asyncio.sleep(0.05)
+        for _, there in pairs:
+            there.setblocking(False)
+            there.sendall(hello)
+        iterations = 0
+        while not all(_has_answer(there) for _, there in pairs):
+            await asyncio.sleep(0)
+            iterations += 1
+        assert iterations >= len(pairs)
+        for _, there in pairs:
+            there.close()
+        assert all(isinstance(each, OSError) for each in await asyncio.gather(*starts, return_exceptions=True))
+
+    run(scenario())
+
+
+def _has_answer(sock: socket.socket) -> bool:
+    try:
+        return bool(sock.recv(1, socket.MSG_PEEK))
+    except BlockingIOError:
+        return False
+
+
+@pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x02\x00"], ids=["silent", "begun"])
+def test_a_handshake_has_a_limit_of_time(sent: bytes, certificate: Path) -> None:
+    ours = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ours.load_cert_chain(certificate)
+
+    async def scenario() -> None:
+        here, there = socket.socketpair()
+        with there:
+            there.sendall(sent)
+            with pytest.raises(ConnectionAbortedError):
+                await TlsTransport(ours, lambda _: ANONYMOUS, 0.05).start(here, asyncio.BufferedProtocol())
+
+    run(scenario())

@@ -1,3 +1,5 @@
+import hmac
+
 import pytest
 
 from kafkapy.security.errors import AuthenticationFailedError
@@ -43,6 +45,21 @@ def test_tokens_of_another_form_are_refused(token: bytes, count: int) -> None:
         PlainServer(USERS).step(token)
     with pytest.raises(MalformedTokenError):
         PlainServer(USERS).step(b"\xff\0a\0b")
+
+
+@pytest.mark.parametrize("name", ["alice", "nobody"])
+def test_passwords_are_compared_in_constant_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CVE-2021-38153: the time of a comparison tells how many bytes are right; that of its absence, who exists."""
+    compared: list[tuple[bytes, bytes]] = []
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append((one, other))
+        return one == other
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    with pytest.raises(AuthenticationFailedError, match="Invalid username or password"):
+        PlainServer({"alice": "secret"}).step(b"\0" + name.encode() + b"\0wrong")
+    assert len(compared) == 1
 
 
 def test_our_client_sends_one_token() -> None:

@@ -1,7 +1,11 @@
 import ssl
+import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
+from kafkapy.security import tls
 from kafkapy.security.certificates import LOCAL_HOSTS, Authority
 from kafkapy.security.errors import InvalidSecurityError
 from kafkapy.security.tls import client_context, openssl_name, server_context
@@ -127,3 +131,18 @@ def test_settings_that_can_not_be_used_are_refused(changes: dict[str, str], prob
 def test_an_expired_certificate_is_refused() -> None:
     with pytest.raises(InvalidSecurityError, match=r"ssl\.keystore expired on 2\d\d\d-"):
         server_context(_values(), NOW_MS + 100 * 366 * 86_400_000)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has files in memory")
+def test_a_private_key_does_not_reach_a_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", f"{tmp_path}/missing")
+    assert server_context(_values(), NOW_MS)
+
+
+def test_a_private_key_is_removed_where_it_has_to_be_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", f"{tmp_path}")
+    monkeypatch.setattr(tls, "_OWN_DESCRIPTORS", f"{tmp_path}/missing")
+    assert server_context(_values(), NOW_MS)
+    with pytest.raises(InvalidSecurityError, match=r"ssl\.key\.password does not match"):
+        server_context({**_values(), "ssl.keystore.key": ENCRYPTED, "ssl.key.password": "wrong"}, NOW_MS)
+    assert list(tmp_path.iterdir()) == []

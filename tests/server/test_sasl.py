@@ -148,6 +148,8 @@ def test_a_wrong_password_is_answered_and_the_connection_ends(tmp_path: Path, ca
 
 
 def test_another_mechanism_is_refused_and_the_connection_ends(tmp_path: Path) -> None:
+    """A downgrade of mechanisms: one that is not enabled, as a client may be made to choose."""
+
     async def scenario() -> None:
         async with broker_with_sasl(tmp_path) as broker:
             client = await Client.connect(broker, 1)
@@ -175,6 +177,8 @@ def test_another_mechanism_is_refused_and_the_connection_ends(tmp_path: Path) ->
 def test_other_requests_before_the_end_of_the_authentication_end_the_connection(
     frames: list[bytes], tmp_path: Path
 ) -> None:
+    """PLAIN before the handshake, among others: a broker that takes such a token has no say in the mechanism."""
+
     async def scenario() -> None:
         async with broker_with_sasl(tmp_path) as broker:
             other = await authenticated(broker)
@@ -216,6 +220,40 @@ def test_a_client_that_does_not_authenticate_is_disconnected(tmp_path: Path) -> 
             assert await idle.is_closed()
             for client in (begun, done):
                 assert (await client.ask(MetadataRequest([]), 9)).cluster_id
+
+    run(scenario())
+
+
+def test_a_client_that_sends_now_and_then_has_no_longer_than_an_idle_one(tmp_path: Path) -> None:
+    clock = ManualClock()
+    key = {"connections.max.idle.ms": "8000"}
+
+    async def scenario() -> None:
+        async with broker_with_sasl(tmp_path, clock=clock, **key) as broker:  # type: ignore[arg-type]  # a clock
+            slow = await Client.connect(broker, 1)
+            for letter in frame(SaslHandshakeRequest("PLAIN"), 1)[:7]:
+                slow.send(bytes([letter]))
+                clock.advance(1000)
+                await asyncio.sleep(0.01)
+            clock.advance(999)
+            other = await authenticated(broker)
+            clock.advance(1)
+            assert await slow.is_closed()
+            assert (await other.ask(MetadataRequest([]), 9)).cluster_id
+
+    run(scenario())
+
+
+def test_the_versions_may_be_asked_for_only_some_times(tmp_path: Path) -> None:
+    """Thousands of unread answers would be the memory of a client that nobody knows."""
+
+    async def scenario() -> None:
+        async with broker_with_sasl(tmp_path) as broker:
+            client = await Client.connect(broker, 1)
+            for _ in range(4):
+                assert (await client.ask(ApiVersionsRequest(), 0)).error_code == 0
+            client.send(frame(ApiVersionsRequest(), 0))
+            assert await client.is_closed()
 
     run(scenario())
 

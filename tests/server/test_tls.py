@@ -188,3 +188,37 @@ def test_a_password_is_stored_encrypted_and_holds_after_a_restart_with_another_s
 
     run(scenario())
     assert password not in caplog.text
+
+
+@pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x02\x00"], ids=["silent", "begun"])
+def test_handshakes_that_are_not_done_do_not_delay_the_stop(sent: bytes, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker_with_tls(tmp_path) as broker:
+            port = broker.listeners[1].endpoint.port
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(sent)
+            await until(lambda: len(broker.listeners[1].connections) == 1)
+            began_s = time.monotonic()
+            await broker.stop()
+            assert time.monotonic() - began_s < 5
+            writer.close()
+
+    run(scenario())
+
+
+def test_connections_that_were_closed_twice_do_not_delay_the_stop(tmp_path: Path) -> None:
+    """A peer that reads nothing does not answer the end of TLS either."""
+
+    async def scenario() -> None:
+        async with broker_with_tls(tmp_path) as broker:
+            client = await connect(broker, client_context(TRUST, NOW_MS))
+            assert (await client.ask(MetadataRequest([]), 9)).cluster_id
+            client.writer.transport.pause_reading()  # type: ignore[attr-defined]  # it reads too
+            (connection,) = broker.listeners[1].connections
+            for _ in range(2):
+                connection.close("a reason", drops_unsent=False)
+            began_s = time.monotonic()
+            await broker.stop()
+            assert time.monotonic() - began_s < 5
+
+    run(scenario())

@@ -15,7 +15,7 @@ from kafkapy.config.own_keys import OAUTH_ALLOWED_URLS
 from kafkapy.network.errors import RefusedError
 from kafkapy.network.transport import ConnectionTransport, PlaintextTransport, TlsTransport
 from kafkapy.security import plain, scram
-from kafkapy.security.authentication import SaslSettings
+from kafkapy.security.authentication import TIME_LIMIT_MS, SaslSettings
 from kafkapy.security.client import client_security
 from kafkapy.security.errors import AuthenticationFailedError, InvalidSecurityError, needs_gssapi_extra
 from kafkapy.security.jaas import parse_jaas
@@ -127,7 +127,9 @@ class ListenerSecurity:
             rules = PrincipalRules(values["ssl.principal.mapping.rules"])
             self._files[name] = store_files(values)
             context = server_context(values, self._clock.now_ms())
-            transport = TlsTransport(context, lambda certificate: _principal_of(rules, certificate))
+            transport = TlsTransport(
+                context, lambda certificate: _principal_of(rules, certificate), self._time_limit_ms() / 1000
+            )
             self._transports[name] = transport
         sasl = self._sasl_settings(name) if endpoint.security_protocol in _SASL_PROTOCOLS else None
         return transport, sasl
@@ -168,7 +170,13 @@ class ListenerSecurity:
             {name: self._mechanism(listener, name) for name in names},
             {name: self._max_session_ms(listener, name) for name in names},
             self._config.integer("connection.failed.authentication.delay.ms"),
+            self._time_limit_ms(),
         )
+
+    def _time_limit_ms(self) -> int:
+        """Return how long a peer may take to authenticate: not longer than an idle connection stays open."""
+        idle_ms = self._config.integer("connections.max.idle.ms")
+        return min(TIME_LIMIT_MS, idle_ms) if idle_ms > 0 else TIME_LIMIT_MS
 
     def _max_session_ms(self, listener: str, mechanism: str) -> int:
         """Return ``connections.max.reauth.ms`` of the mechanism on this listener, else of the listener, else of all."""

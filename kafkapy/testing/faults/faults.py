@@ -12,7 +12,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from kafkapy.network.errors import RefusedError
 from kafkapy.protocol.message import Message
@@ -26,6 +26,9 @@ from kafkapy.testing.faults.gate import Gate
 from kafkapy.testing.faults.rules import FaultAction, Match, Rule, When
 from kafkapy.testing.loop.calls import call_on, check_loop, is_inherited
 
+if TYPE_CHECKING:
+    from kafkapy.testing.faults.connections import ConnectionFault, ConnectionFaults, SecuredBroker
+
 BEFORE: Final = "before"
 AFTER: Final = "after"
 
@@ -37,7 +40,7 @@ class InjectedDropError(RefusedError):
 class Faults:
     """The faults of one broker, an ``Interceptor`` of its requests."""
 
-    def __init__(self) -> None:
+    def __init__(self, security: "SecuredBroker | None" = None) -> None:
         self.rules: tuple[Rule, ...] = ()
         """The rules that are set, in order; also those that are over."""
         self._lock = threading.Lock()
@@ -47,6 +50,8 @@ class Faults:
         """The broker's event loop, once it has started."""
         self.gate = Gate()
         """Where requests and answers wait."""
+        self._security = security
+        self._connections: ConnectionFaults | None = None
 
     # what a test sets
 
@@ -103,10 +108,34 @@ class Faults:
         checks.check_target(target, match.get("api"), moment)
         return self._add(FaultAction.EXPIRE_MEMBER, match, target=target, when=moment)
 
+    def expired_certificate(self) -> "ConnectionFault":
+        """Show a certificate that has expired to clients that connect from now on; the open connections stay.
+
+        Raises ``InvalidFaultError`` for a broker without TLS.
+        """
+        return call_on(self.loop, lambda: self.connections.expired_certificate(self._forget_connection))
+
+    def slow_handshake(self, duration_ms: float) -> "ConnectionFault":
+        """Answer the first message of TLS ``duration_ms`` later, by the broker's clock; ``advance`` ends it.
+
+        Raises ``InvalidFaultError`` for a broker without TLS: there ``delay(…, api="SaslHandshake")`` delays a login.
+        """
+        duration = checks.duration(duration_ms)
+        return call_on(self.loop, lambda: self.connections.slow_handshake(duration, self._forget_connection))
+
+    def revoke(self, user: str) -> "ConnectionFault":
+        """End the open connections of a user, and refuse the user's password, token or certificate from now on.
+
+        Raises ``InvalidFaultError`` for a broker whose clients don't prove who they are, and for an unknown user.
+        """
+        return call_on(self.loop, lambda: self.connections.revoke(user, self._forget_connection))
+
     def clear(self) -> None:
-        """Remove every rule."""
+        """Remove every rule and fault."""
         for rule in self.rules:
             rule.remove()
+        for fault in self._connections.all if self._connections is not None else ():
+            fault.remove()
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -141,6 +170,19 @@ class Faults:
         if services is None:
             raise RuntimeError("the broker does not run: it has no members")
         return call_on(self.loop, lambda: expire(services.group_coordinator, group, member_id, instance_id))
+
+    @property
+    def connections(self) -> "ConnectionFaults":
+        """Those that are not of requests; their module is imported with a broker that has security."""
+        if self._connections is None:
+            from kafkapy.testing.faults.connections import ConnectionFaults
+
+            self._connections = ConnectionFaults(self._security, self.gate)
+        return self._connections
+
+    def _forget_connection(self, fault: "ConnectionFault") -> None:
+        if not is_inherited(self.loop):
+            call_on(self.loop, lambda: self.connections.forget(fault))
 
     def _add(self, action: FaultAction, match: Match, **fields: Any) -> Rule:
         check_loop(self.loop)

@@ -65,7 +65,7 @@ class HostedBroker:
         self.clock = MovingClock()
         if security is not None:
             security.follow(self.clock)
-        self.faults = Faults()
+        self.faults = Faults(security)
 
     def join(self, cluster: "HostedCluster", broker_id: int) -> None:
         """Take part in ``cluster`` from the first start on: with its metadata, its clock and its connections."""
@@ -242,6 +242,7 @@ class HostedBroker:
             raise BrokerStartError(str(error)) from error
         if self.security is not None:
             await self.security.store_users(server.services)
+            self.faults.connections.serve(server.listeners)
         self._server = server
         self.requests.serve(server.services, Session.local(server.listeners[0].name))
 

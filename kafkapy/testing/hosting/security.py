@@ -96,6 +96,11 @@ class BrokerSecurity:
         return self.kind.protocol.endswith("SSL")
 
     @property
+    def knows_its_clients(self) -> bool:
+        """Whether clients prove who they are, by a login or a certificate."""
+        return bool(self.kind.mechanism) or self.kind.asks_for_certificates
+
+    @property
     def authority_pem(self) -> str:
         """The certificate of the authority that clients have to trust, as PEM; empty without TLS."""
         return "" if self._authority is None else self._authority.certificate
@@ -129,6 +134,15 @@ class BrokerSecurity:
         if self._issuer is not None:
             settings |= self._issuer.broker_settings(self.prefix)
         return settings
+
+    def expired_settings(self) -> dict[str, str]:
+        """The keys of TLS with a certificate that has expired; only with TLS."""
+        from kafkapy.security.certificates import LOCAL_HOSTS
+
+        assert self._authority is not None, "only TLS has certificates"
+        expired = self._authority.issue("localhost", LOCAL_HOSTS, days=-1)
+        own = {"ssl.keystore.key": expired.key, "ssl.keystore.certificate.chain": expired.certificate}
+        return self.broker_settings() | own
 
     def cluster_settings(self) -> dict[str, str]:
         """``broker_settings`` of brokers that connect to each other by the same protocol, as the user admin.
