@@ -59,6 +59,11 @@ class Contestant:
         return {"bootstrap.servers": self.bootstrap}
 
     @property
+    def java_properties(self) -> dict[str, str]:
+        """What Kafka's tools need for the same, as properties."""
+        return {"bootstrap.servers": self.bootstrap}
+
+    @property
     def port(self) -> int:
         """Its loopback port."""
         return self.process.port
@@ -164,6 +169,11 @@ class SecuredContestant(Contestant):
     @property
     def client_settings(self) -> dict[str, object]:
         return self.TLS.client_settings("librdkafka", f"{HOST}:{self.tls_port}")
+
+    @property
+    def java_properties(self) -> dict[str, str]:
+        found = self.TLS.client_settings("java", f"{HOST}:{self.tls_port}")
+        return {name: str(value) for name, value in found.items()}
 
 
 class Visitor(Contestant):

@@ -9,6 +9,7 @@ from bench.loads.load import MANY, Metrics, python_client, run_child
 from bench.loads.workloads import Workload, write_payload
 from harness.java_tools import JavaTools
 from harness.measure import LoadError, Meter
+from harness.real_kafka import write_properties
 
 TOOLS = "3.9.1"
 CLIENT_HEAP = "512M"
@@ -32,12 +33,25 @@ def _payload(contestant: Contestant, workload: Workload) -> Path | None:
     return write_payload(contestant.scratch / f"payload-{size}.txt", size)
 
 
+def _properties(contestant: Contestant) -> Path:
+    """A file with what Kafka's tools need to put a load on the broker."""
+    return write_properties(contestant.scratch / f"{contestant.name}.properties", contestant.java_properties)
+
+
 def java_producer(
-    bootstrap: str, topic: str, workload: Workload, records: int, *, acks: str = "1", payload: Path | None = None
+    bootstrap: str,
+    topic: str,
+    workload: Workload,
+    records: int,
+    *,
+    acks: str = "1",
+    payload: Path | None = None,
+    config: Path | None = None,
 ) -> None:
     """Produces so many records with Kafka's tool, whose random letters are the records unless there is a payload."""
     options = ["--topic", topic, "--num-records", str(records), "--throughput", "-1"]
     options += ["--payload-file", str(payload)] if payload else ["--record-size", str(workload.record_size)]
+    options += ["--producer.config", str(config)] if config else []
     properties = [
         f"bootstrap.servers={bootstrap}",
         f"acks={acks}",
@@ -74,7 +88,8 @@ class Produce:
         payload = _payload(contestant, self.workload)
         with Meter(contestant.pid) as meter:
             if self.client == "java":
-                java_producer(contestant.bootstrap, self.topic, self.workload, records, payload=payload)
+                config, bootstrap = _properties(contestant), contestant.java_properties["bootstrap.servers"]
+                java_producer(bootstrap, self.topic, self.workload, records, payload=payload, config=config)
             else:
                 self._librdkafka(contestant, records, payload)
         contestant.check_records(self.topic, records)
@@ -123,7 +138,8 @@ class Fetch:
         return _measured(meter, self.workload.gigabytes(self.records))
 
     def _java(self, contestant: Contestant, topic: str) -> None:
-        where = ["--bootstrap-server", contestant.bootstrap, "--topic", topic]
+        where = ["--bootstrap-server", contestant.java_properties["bootstrap.servers"], "--topic", topic]
+        where += ["--consumer.config", str(_properties(contestant))]
         options = [*where, "--messages", str(self.records), "--timeout", "20000", "--hide-header"]
         output = run_child(
             JavaTools(TOOLS).command("ConsumerPerformance", *options, heap=CLIENT_HEAP), "ConsumerPerformance"
