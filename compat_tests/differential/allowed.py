@@ -6,8 +6,10 @@ from compat_tests.differential.cases import Case, Rule, codes_of
 from compat_tests.differential.ids import NOW_MS
 from compat_tests.differential.neutral import at, told
 from kafkapy.protocol.api_keys import ApiKey
+from kafkapy.records.batch import iterate_headers
 from kafkapy.records.compression import ZSTD
 from kafkapy.records.errors import RecordsError
+from kafkapy.records.record import read_records
 
 UNKNOWN_SERVER_ERROR: Final = -1
 NO_SUCH_TOPIC, UNKNOWN_MEMBER, REBALANCING, UNSUPPORTED_VERSION = 3, 25, 27, 35
@@ -106,7 +108,18 @@ def _stricter(case: Case) -> bool:
     if ours == CORRUPT:
         return is_compressed(sent)
     legacy = len(sent) > 16 and sent[16] < 2
-    return ours == BAD_RECORD and (legacy or abs(int.from_bytes(sent[27:35], signed=True)) > 2**62)
+    strange = legacy or abs(int.from_bytes(sent[27:35], signed=True)) > 2**62 or _has_other_offsets(sent)
+    return ours == BAD_RECORD and strange
+
+
+def _has_other_offsets(sent: bytes) -> bool:
+    """Whether the records of a batch do not have the offsets 0, 1, 2, …"""
+    try:
+        (_, header), *_ = iterate_headers(sent)
+        offsets = [record.offset - header.base_offset for record in read_records(sent, header, 0)]
+    except RecordsError:
+        return False
+    return offsets != list(range(len(offsets)))
 
 
 def _zstd_of_later_releases(case: Case) -> bool:
