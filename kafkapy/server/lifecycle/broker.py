@@ -603,6 +603,7 @@ class BrokerServer:
             is_plain = endpoint.security_protocol == PLAINTEXT
             security = None if is_plain else self._listener_security().of(endpoint)
             listener = Listener(endpoint, bind(endpoint), clock, shared)
+            self.services.apis[listener.name] = self._apis_of(listener.name)
             if security is not None:
                 listener.secure(*security)
             return listener
@@ -659,8 +660,7 @@ class BrokerServer:
 
     def _start_listener(self, listener: Listener) -> None:
         services = self.services
-        apis = services.apis[listener.name] = self._apis_of(listener.name)
-        listener.start(self._dispatcher(services, apis))
+        listener.start(self._dispatcher(services, services.apis[listener.name]))
         logger.info("Listening on %s", listener.endpoint)
 
     def _dispatcher(self, services: Services, apis: ApiTable) -> dispatcher.Dispatcher:
