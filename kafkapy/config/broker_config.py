@@ -157,11 +157,13 @@ def _listeners_can_be_reached(config: "BrokerConfig") -> None:
             raise invalid_value("advertised.listeners", endpoint, "clients can't connect to 0.0.0.0")
         if endpoint.listener_name not in bound:
             raise InvalidConfigError(f"advertised.listeners names {endpoint.listener_name}, which listeners lacks")
+    reachable = bound & {each.listener_name for each in config.advertised_listeners} or bound
     for key in ("inter.broker.listener.name", "control.plane.listener.name"):
         name = config.text(key).upper()
-        if name and name not in (bound & {each.listener_name for each in config.advertised_listeners} or bound):
+        if name and name not in reachable:
             raise invalid_value(key, name, "must be a listener that listeners and advertised.listeners name")
-    if config["control.plane.listener.name"] and name == config.text("inter.broker.listener.name").upper():
+    between = config.text("inter.broker.listener.name").upper() or config.text("security.inter.broker.protocol")
+    if between == name:
         raise invalid_value("control.plane.listener.name", name, "must be another listener than that for brokers")
 
 

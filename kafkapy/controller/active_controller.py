@@ -446,7 +446,7 @@ class ActiveController:
 
 def inter_broker_listener(config: BrokerConfig) -> str:
     """The name of the listener for requests of other brokers."""
-    named = str(config["inter.broker.listener.name"] or "")
+    named = str(config["inter.broker.listener.name"] or "").upper()
     return named or str(config["security.inter.broker.protocol"])
 
 

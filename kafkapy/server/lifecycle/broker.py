@@ -608,7 +608,11 @@ class BrokerServer:
                 listener.secure(*security)
             return listener
 
-        listeners = self._listeners = BrokerListeners(config, new_listener)
+        def forget(name: str) -> None:
+            if self._security is not None:
+                self._security.forget(name)
+
+        listeners = self._listeners = BrokerListeners(config, new_listener, forget)
         self._cleanup.push_async_callback(listeners.stop)
         listeners.bind()
         return listeners

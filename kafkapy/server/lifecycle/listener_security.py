@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkapy.clock import Clock
 from kafkapy.config.broker_config import BrokerConfig
-from kafkapy.config.broker_keys import BROKER_KEYS, broker_key
+from kafkapy.config.broker_keys import BROKER_KEYS, LISTENER_PREFIX, broker_key
 from kafkapy.config.errors import InvalidConfigError
 from kafkapy.config.keys import format_value
 from kafkapy.config.listeners import EndPoint
@@ -44,27 +44,24 @@ def listener_values(config: BrokerConfig, listener: str) -> dict[str, str]:
 
     Raises InvalidConfigError for a value of its own that is not valid.
     """
-    values = {}
-    for name in BROKER_KEYS:
-        if name.startswith(("ssl.", "sasl.")):
-            own = _own_text(config, f"{_prefix(listener)}{name}")
-            values[name] = (format_value(config[name]) or "") if own is None else own
-    return values
+    names = (name for name in BROKER_KEYS if name.startswith(("ssl.", "sasl.")))
+    return {name: _text(config, name, f"{_prefix(listener)}{name}") for name in names}
 
 
 def _prefix(listener: str) -> str:
-    return f"listener.name.{listener.lower()}."
+    return f"{LISTENER_PREFIX}{listener.lower()}."
 
 
 def _mechanism_values(config: BrokerConfig, listener: str, mechanism: str, names: Iterable[str]) -> dict[str, str]:
     """Return keys as texts: the setting of the mechanism on this listener, else of the listener, else of all."""
-    values = {}
     prefix = _prefix(listener)
-    for name in names:
-        own = _own_text(config, f"{prefix}{mechanism.lower()}.{name}")
-        own = _own_text(config, f"{prefix}{name}") if own is None else own
-        values[name] = (format_value(config[name]) or "") if own is None else own
-    return values
+    return {name: _text(config, name, f"{prefix}{mechanism.lower()}.{name}", f"{prefix}{name}") for name in names}
+
+
+def _text(config: BrokerConfig, name: str, *own_names: str) -> str:
+    """Return the first of these settings of a listener that there is, else that of all; empty without a value."""
+    own = next((text for each in own_names if (text := _own_text(config, each)) is not None), None)
+    return (format_value(config[name]) or "") if own is None else own
 
 
 def _own_text(config: BrokerConfig, name: str) -> str | None:
@@ -134,6 +131,13 @@ class ListenerSecurity:
         sasl = self._sasl_settings(name) if endpoint.security_protocol in _SASL_PROTOCOLS else None
         return transport, sasl
 
+    def forget(self, listener: str) -> None:
+        """The listener is closed: read its stores, and the keys of its issuers, no more."""
+        self._transports.pop(listener, None)
+        self._files.pop(listener, None)
+        for name in [each for each in self._issuer_keys if each[0] == listener]:
+            self._issuer_keys.pop(name).close()
+
     def close(self) -> None:
         """Read keys of issuers no more."""
         for keys in self._issuer_keys.values():
@@ -180,12 +184,7 @@ class ListenerSecurity:
 
     def _max_session_ms(self, listener: str, mechanism: str) -> int:
         """Return ``connections.max.reauth.ms`` of the mechanism on this listener, else of the listener, else of all."""
-        prefix = _prefix(listener)
-        for name in (f"{prefix}{mechanism.lower()}.{_MAX_SESSION}", f"{prefix}{_MAX_SESSION}"):
-            own = _own_text(self._config, name)
-            if own is not None:
-                return int(own)
-        return self._config.integer(_MAX_SESSION)
+        return int(_mechanism_values(self._config, listener, mechanism, [_MAX_SESSION])[_MAX_SESSION])
 
     def _mechanism(self, listener: str, name: str) -> Mechanism:
         make = _MECHANISMS.get(name)
@@ -212,8 +211,6 @@ class ListenerSecurity:
         allowed = (format_value(self._config[OAUTH_ALLOWED_URLS]) or "").split(",")
         validate, keys = make_validator(OAuthSettings(values, options, allowed), self._clock)
         if keys is not None:
-            if (listener, name) in self._issuer_keys:  # of a listener that was closed
-                self._issuer_keys[listener, name].close()
             self._issuer_keys[listener, name] = keys
         return lambda: OAuthServer(validate)
 

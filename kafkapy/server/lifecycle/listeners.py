@@ -20,13 +20,19 @@ class BrokerListeners:
     """The open listeners, in the order in which they were opened: first those of the start.
 
     ``new_listener`` binds one; it raises ListenError, and InvalidConfigError if its certificates or passwords can't be
-    used.
+    used. ``forget`` is called with the name of one that was closed.
     """
 
-    def __init__(self, config: BrokerConfig, new_listener: Callable[[EndPoint], Listener]) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        new_listener: Callable[[EndPoint], Listener],
+        forget: Callable[[str], None],
+    ) -> None:
         self.open: Final[list[Listener]] = []
         self._config = config
         self._new_listener = new_listener
+        self._forget = forget
         self._changes: asyncio.Task[None] | None = None
 
     def bind(self) -> None:
@@ -85,6 +91,7 @@ class BrokerListeners:
         for listener in [each for each in self.open if each.name not in wanted]:
             self.open.remove(listener)
             await listener.stop()
+            self._forget(listener.name)
             logger.info("Closed the listener %s", listener.endpoint)
         known = {listener.name for listener in self.open}
         for name, endpoint in wanted.items():

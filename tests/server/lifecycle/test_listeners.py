@@ -22,7 +22,7 @@ from tests.metadata.zookeeper_server import ZooKeeperServer
 from tests.server.harness import run, running_broker, until
 
 MAP = "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT,SECURE:SSL"
-START = {"listeners": "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0", "inter.broker.listener.name": "INTERNAL"}
+START = {"listeners": "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0", "inter.broker.listener.name": "internal"}
 THREE = "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0,EXTERNAL://127.0.0.1:0"
 
 
