@@ -145,9 +145,9 @@ class Throttled:
 
 @dataclass(frozen=True)
 class SecuredStart:
-    """Brokers with security="sasl_ssl" each time anew: in a process that has imported what it needs, and the command.
+    """The start of brokers with security="sasl_ssl": in a process that has imported its modules, and by the command.
 
-    Ready is a broker from which a user who has logged in by TLS has an answer.
+    A broker in a process is ready when it has answered a user that has logged in over TLS.
     """
 
     starts: int
