@@ -219,7 +219,9 @@ def _values_fit_together(config: BrokerConfig, name: str, overrides: Mapping[str
 
 def _listeners_can_change(config: BrokerConfig, name: str, overrides: Mapping[str, str]) -> None:
     """What a listener has at its start stays; another address or protocol needs a listener of another name."""
-    new = config.with_dynamic(per_broker=overrides) if name else config
+    if not name:  # the keys belong to one broker
+        return
+    new = config.with_dynamic(per_broker=overrides)
     if all(config[key] == new[key] for key in LISTENER_KEYS):
         return
     protocols = {endpoint.listener_name: endpoint.security_protocol for endpoint in new.listeners}

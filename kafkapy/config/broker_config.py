@@ -162,8 +162,8 @@ def _listeners_can_be_reached(config: "BrokerConfig") -> None:
         name = config.text(key).upper()
         if name and name not in reachable:
             raise invalid_value(key, name, "must be a listener that listeners and advertised.listeners name")
-    between = config.text("inter.broker.listener.name").upper() or config.text("security.inter.broker.protocol")
-    if between == name:
+    if config["control.plane.listener.name"] and config.controller_listener == config.inter_broker_listener:
+        name = config.controller_listener
         raise invalid_value("control.plane.listener.name", name, "must be another listener than that for brokers")
 
 
@@ -397,6 +397,16 @@ class BrokerConfig:
             host, port = (self.text("host.name") if host is None else host), (self["port"] if port is None else port)
             text = f"PLAINTEXT://{host}:{port}"
         return parse_listeners("advertised.listeners", text, self.listener_protocols)
+
+    @property
+    def inter_broker_listener(self) -> str:
+        """The name of the listener for requests of other brokers."""
+        return self.text("inter.broker.listener.name").upper() or self.text("security.inter.broker.protocol")
+
+    @property
+    def controller_listener(self) -> str:
+        """The name of the listener for requests of the controller: its own (KIP-291), or that for other brokers."""
+        return self.text("control.plane.listener.name").upper() or self.inter_broker_listener
 
     @property
     def listener_protocols(self) -> dict[str, str]:

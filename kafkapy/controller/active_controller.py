@@ -94,7 +94,7 @@ class ActiveController:
         self._watchers = watchers
         self._config = config
         writer = self._writer = ControllerWriter(store, context)
-        batch = self._batch = RequestBatch(context, controller_listener(config))
+        batch = self._batch = RequestBatch(context, config.controller_listener)
         unclean = config.flag("unclean.leader.election.enable")
         self._partitions = PartitionMachine(context, writer, batch, unclean_default=unclean)
         self._replicas = ReplicaMachine(context, self._partitions, batch)
@@ -442,14 +442,3 @@ class ActiveController:
     async def _flush(self) -> None:
         for outgoing in await in_turns(self._batch.take()):
             self._peers.send(outgoing)
-
-
-def inter_broker_listener(config: BrokerConfig) -> str:
-    """The name of the listener for requests of other brokers."""
-    named = str(config["inter.broker.listener.name"] or "").upper()
-    return named or str(config["security.inter.broker.protocol"])
-
-
-def controller_listener(config: BrokerConfig) -> str:
-    """The name of the listener for requests of the controller: that for other brokers, or one of its own (KIP-291)."""
-    return str(config["control.plane.listener.name"] or "").upper() or inter_broker_listener(config)

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from kafkapy.clock import Clock, TimerHandle
 from kafkapy.config.broker_config import BrokerConfig
-from kafkapy.controller.active_controller import ActiveController, Watchers, controller_listener
+from kafkapy.controller.active_controller import ActiveController, Watchers
 from kafkapy.controller.context import ControllerContext, ControllerMovedError
 from kafkapy.controller.requests import Outgoing, PeerQueues
 from kafkapy.errors import BrokerError
@@ -66,7 +66,7 @@ class Controller:
     ) -> None:
         self._broker_id = broker_id
         self._config = config
-        self._listener = controller_listener(config)
+        self._listener = config.controller_listener
         self._clock = clock
         self._store = store
         self._channel = channel

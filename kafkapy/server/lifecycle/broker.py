@@ -21,7 +21,6 @@ from kafkapy.config.keys import is_at_least
 from kafkapy.config.listeners import PLAINTEXT, EndPoint
 from kafkapy.config.log_config import LogConfig
 from kafkapy.config.own_keys import FETCH_SESSION_PARTITIONS, PRODUCER_IDS_MAX
-from kafkapy.controller.active_controller import controller_listener, inter_broker_listener
 from kafkapy.coordinator.group.coordinator import GroupCoordinator
 from kafkapy.coordinator.runtime import Background
 from kafkapy.coordinator.transaction.coordinator import TransactionCoordinator
@@ -273,7 +272,7 @@ class BrokerServer:
         orders = self._channel(
             requests,
             lambda broker: node.controller.address_of(broker),  # noqa: PLW0108  # set below
-            controller_listener(self.config),
+            self.config.controller_listener,
         )
         node = MetadataNode(self.config, self.clock, store, orders)
         self._cleanup.push_async_callback(node.stop)
@@ -435,7 +434,7 @@ class BrokerServer:
     @property
     def _broker_listeners(self) -> frozenset[str]:
         """The names of the listeners for other brokers and for the controller."""
-        return frozenset({inter_broker_listener(self.config), controller_listener(self.config)})
+        return frozenset({self.config.inter_broker_listener, self.config.controller_listener})
 
     def _channel(self, requests: LocalRequests, address_of: "AddressOf", listener: str = "") -> LocalChannel:
         """Return a channel to all brokers for one part of this broker, with its own connections to the others.
@@ -461,7 +460,7 @@ class BrokerServer:
         # No batch is larger than a request, and a follower's fetch returns at least one batch.
         size = self.config.integer("socket.request.max.bytes") + self.config.integer("replica.fetch.response.max.bytes")
         settings = PeerSettings(client_id, times, max_response_size=size, compute=self._compute.run)
-        security = self._peer_security(listener or inter_broker_listener(self.config))
+        security = self._peer_security(listener or self.config.inter_broker_listener)
         if security is not None:
             settings = settings._replace(tls=security.tls, authenticate=security.authenticate)
         remote = RemoteBrokers(address_of, self.clock, settings, SystemRandom())
@@ -595,7 +594,7 @@ class BrokerServer:
         apply_quotas(self.services)
         config = self.config
         clock = self._hooks.connection_clock or self.clock
-        rates = ConnectionRates(config, inter_broker_listener(config) if len(config.listeners) > 1 else None)
+        rates = ConnectionRates(config, config.inter_broker_listener if len(config.listeners) > 1 else None)
         shared = ListenerResources(Limits.of(config), self._frame_budget(), response_budget, rates, metrics)
         self._cleanup.callback(self._compute.close)  # after the listeners, whose last requests may need it
 

@@ -20,7 +20,7 @@ class BrokerListeners:
     """The open listeners, in the order in which they were opened: first those of the start.
 
     ``new_listener`` binds one; it raises ListenError, and InvalidConfigError if its certificates or passwords can't be
-    used. ``forget`` is called with the name of one that was closed.
+    used. ``forget`` is called with the name of one that was closed, or that could not be opened.
     """
 
     def __init__(
@@ -33,6 +33,8 @@ class BrokerListeners:
         self._config = config
         self._new_listener = new_listener
         self._forget = forget
+        self._is_outdated = False
+        """Whether the configuration has changed since ``_change`` last looked at it."""
         self._changes: asyncio.Task[None] | None = None
 
     def bind(self) -> None:
@@ -48,7 +50,9 @@ class BrokerListeners:
 
         def changed(names: frozenset[str]) -> None:
             if names & LISTENER_KEYS:
-                self._changes = asyncio.create_task(self._change(self._changes, serve, advertise), name="listeners")
+                self._is_outdated = True
+                if self._changes is None or self._changes.done():
+                    self._changes = asyncio.create_task(self._keep_up(serve, advertise), name="listeners")
 
         self._config.add_listener(changed)
 
@@ -56,6 +60,7 @@ class BrokerListeners:
         """Close all of them."""
         if self._changes is not None:
             self._changes.cancel()
+            await asyncio.wait([self._changes])
         for listener in reversed(self.open):
             await listener.stop()
 
@@ -75,18 +80,17 @@ class BrokerListeners:
             for endpoint in endpoints
         ]
 
-    async def _change(
-        self,
-        before: "asyncio.Task[None] | None",
-        serve: Callable[[Listener], None],
-        advertise: Callable[[], Awaitable[None]],
-    ) -> None:
-        """Close and open what the configuration says now, after the change before this one.
+    async def _keep_up(self, serve: Callable[[Listener], None], advertise: Callable[[], Awaitable[None]]) -> None:
+        while self._is_outdated:
+            self._is_outdated = False
+            await self._change(serve)
+            await advertise()
+
+    async def _change(self, serve: Callable[[Listener], None]) -> None:
+        """Close and open what the configuration says now.
 
         As in Apache Kafka a listener of the same name stays as it is. One that can't be opened is left out.
         """
-        if before is not None:
-            await asyncio.wait([before])
         wanted = {endpoint.listener_name: endpoint for endpoint in self._config.listeners}
         for listener in [each for each in self.open if each.name not in wanted]:
             self.open.remove(listener)
@@ -100,8 +104,8 @@ class BrokerListeners:
             try:
                 listener = self._new_listener(endpoint)
             except (ListenError, InvalidConfigError) as error:
+                self._forget(name)
                 logger.error("The listener %s is not opened: %s", endpoint, error)
             else:
                 self.open.append(listener)
                 serve(listener)
-        await advertise()

@@ -10,7 +10,6 @@ from typing import Final
 from kafkapy.clock import Clock
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.listeners import EndPoint
-from kafkapy.controller.active_controller import inter_broker_listener
 from kafkapy.controller.controller import Controller
 from kafkapy.controller.topics import TopicAdmin
 from kafkapy.metadata.configs import ConfigAdmin
@@ -60,7 +59,7 @@ class MetadataNode:
     ) -> None:
         broker_id = config.broker_id
         self._config = config
-        self._inter_broker_listener = inter_broker_listener(config)
+        self._inter_broker_listener = config.inter_broker_listener
         self._clock = clock
         self._store = store
         self._random = random or SystemRandom()

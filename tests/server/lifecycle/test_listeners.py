@@ -88,6 +88,24 @@ def test_a_listener_that_can_not_be_opened_is_left_out(tmp_path: Path, caplog: p
     run(scenario())
 
 
+def test_of_many_changes_the_last_one_holds(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path, listener__security__protocol__map=MAP, **START) as broker:  # type: ignore[arg-type]
+            client = await Client.connect(broker)
+            for listeners in (THREE, None, THREE.replace("EXTERNAL", "OTHER"), None, THREE) * 10:
+                code = (await alter(client, listeners=listeners))[0]
+                assert code == (42 if listeners and "OTHER" in listeners else 0)
+            await until(lambda: names(broker) == ["PLAINTEXT", "INTERNAL", "EXTERNAL"])
+            port = broker.listeners[2].endpoint.port
+            assert (await (await connect(port)).ask(MetadataRequest([]), 1)).brokers
+            await alter(client, listeners=None)
+            await alter(client, listeners=THREE)  # and the broker stops before, while or after it is opened
+        with pytest.raises(ConnectionRefusedError):
+            await connect(port)
+
+    run(scenario())
+
+
 @pytest.mark.parametrize(
     ("keys", "reason"),
     [
