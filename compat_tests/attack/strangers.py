@@ -328,7 +328,7 @@ def target(idle_ms: int) -> Iterator[Target]:
 
 
 def exceeding(rows: Sequence[Row], bounds: Bounds, latencies: Latencies) -> list[str]:
-    """What is beyond a limit."""
+    """A sentence for each limit that is exceeded."""
     found = [f"{row.name}: {row.memory} bytes for each connection" for row in rows if row.memory > MEMORY]
     broken = bounds.broken(latencies.percentile(0.99), latencies.max_s)
     return found + ([f"the second client waited: {latencies}"] if broken else [])

@@ -1,4 +1,4 @@
-"""Brokers on a ZooKeeper that serves nobody without a password or a certificate, beside those of Apache Kafka 2.7.2."""
+"""Brokers on a ZooKeeper that refuses clients without a password or a certificate, beside Apache Kafka 2.7.2."""
 
 import subprocess
 from collections.abc import Iterator, Mapping

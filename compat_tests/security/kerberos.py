@@ -19,7 +19,7 @@ from kafkapy.protocol.messages.sasl_handshake import SaslHandshakeRequest
 HOST: Final = "localhost"
 SERVICE: Final = f"kafka/{HOST}"
 RULES: Final = "RULE:[1:$1](robot-.*)s/robot-//L,RULE:[1:$1]"
-"""robot-Alice is alice; principals with two components are nobody."""
+"""The short name of robot-Alice is alice; principals with two components have none, and are refused."""
 PRINCIPALS: Final = ("alice", "robot-Alice", "bob", SERVICE, f"other/{HOST}", f"kafka/elsewhere.{HOST}")
 
 

@@ -9,18 +9,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError as AiokafkaError
-from confluent_kafka import Consumer, Producer
-from kafka import KafkaConsumer, KafkaProducer
+from confluent_kafka import Producer
+from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from compat_tests.clients.java_tools.tools import ToolsOf
+from compat_tests.security.round_trips import (
+    VALUES,
+    WAIT_S,
+    aiokafka_round_trip,
+    confluent_kafka_round_trip,
+    kafka_python_round_trip,
+)
 from compat_tests.security.secured import KINDS, SecuredBroker
 from harness.real_kafka import write_properties
 
-VALUES = [b"%d" % number for number in range(50)]
-WAIT_S = 30
 PASSWORD_KINDS = ("sasl_ssl", "scram_plaintext")
 pytestmark = pytest.mark.together
 each_kind = pytest.mark.parametrize("kind", KINDS)
@@ -30,47 +35,19 @@ each_password_kind = pytest.mark.parametrize("kind", PASSWORD_KINDS)
 @each_kind
 @pytest.mark.scenario("security", client="confluent-kafka")
 def test_confluent_kafka(secured_broker: SecuredBroker, kind: str, topic_name: str) -> None:
-    settings = secured_broker.client_settings(kind, "confluent-kafka")
-    producer = Producer(settings)
-    for value in VALUES:
-        producer.produce(topic_name, value, partition=0)
-    assert producer.flush(WAIT_S) == 0
-    consumer = Consumer({**settings, "group.id": topic_name, "auto.offset.reset": "earliest"})
-    consumer.subscribe([topic_name])
-    found = consumer.consume(len(VALUES), WAIT_S)
-    consumer.close()
-    assert [each.value() for each in found] == VALUES
+    confluent_kafka_round_trip(secured_broker.client_settings(kind, "confluent-kafka"), topic_name)
 
 
 @each_kind
 @pytest.mark.scenario("security", client="kafka-python")
 def test_kafka_python(secured_broker: SecuredBroker, kind: str, topic_name: str) -> None:
-    settings: Any = secured_broker.client_settings(kind, "kafka-python", "bob")
-    producer = KafkaProducer(**settings)
-    for value in VALUES:
-        producer.send(topic_name, value, partition=0)
-    producer.close(WAIT_S)
-    consumer = KafkaConsumer(topic_name, group_id=topic_name, auto_offset_reset="earliest", **settings)
-    found = [next(consumer).value for _ in VALUES]
-    consumer.close()
-    assert found == VALUES
+    kafka_python_round_trip(secured_broker.client_settings(kind, "kafka-python", "bob"), topic_name)
 
 
 @each_kind
 @pytest.mark.scenario("security", client="aiokafka")
 def test_aiokafka(secured_broker: SecuredBroker, kind: str, topic_name: str) -> None:
-    settings: Any = secured_broker.client_settings(kind, "aiokafka", "admin")
-
-    async def scenario() -> list[bytes]:
-        async with AIOKafkaProducer(**settings) as producer:
-            for value in VALUES:
-                await producer.send_and_wait(topic_name, value, partition=0)
-        async with AIOKafkaConsumer(
-            topic_name, group_id=topic_name, auto_offset_reset="earliest", **settings
-        ) as consumer:
-            return [(await consumer.getone()).value for _ in VALUES]
-
-    assert asyncio.run(asyncio.wait_for(scenario(), WAIT_S)) == VALUES
+    aiokafka_round_trip(secured_broker.client_settings(kind, "aiokafka", "admin"), topic_name)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if KINDS[kind].mechanism != "OAUTHBEARER"])

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer
 
 from compat_tests.clients.java_tools.tools import Tools
 from compat_tests.security.kerberos import (
@@ -20,6 +19,7 @@ from compat_tests.security.kerberos import (
     log_in,
     realm,
 )
+from compat_tests.security.round_trips import VALUES, WAIT_S, kafka_python_round_trip
 from harness.kafkapy_process import ROOT, kafkapy_command
 from harness.process import Broker, wait_for
 from harness.wire import Wire
@@ -35,8 +35,6 @@ from kafkapy.security.kerberos.login import acceptor, initiator, service_name
 
 __all__ = ["realm"]
 pytestmark = pytest.mark.together
-VALUES = [b"%d" % number for number in range(50)]
-WAIT_S = 30
 REFUSAL = "Authentication failed during authentication due to invalid credentials with SASL mechanism GSSAPI"
 
 
@@ -244,14 +242,7 @@ def test_kafka_python(kerberos: KerberosBroker, topic_name: str, monkeypatch: py
         "sasl_kerberos_service_name": "kafka",
         "sasl_kerberos_domain_name": HOST,
     }
-    producer = KafkaProducer(**settings)
-    for value in VALUES:
-        producer.send(topic_name, value, partition=0)
-    producer.close(WAIT_S)
-    consumer = KafkaConsumer(topic_name, group_id=topic_name, auto_offset_reset="earliest", **settings)
-    found = [next(consumer).value for _ in VALUES]
-    consumer.close()
-    assert found == VALUES
+    kafka_python_round_trip(settings, topic_name)
 
 
 @pytest.mark.java

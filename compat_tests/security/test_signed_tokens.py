@@ -1,22 +1,21 @@
 """Stock clients that log in to kafkapy with signed tokens; Apache Kafka 2.7.2 has none."""
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from confluent_kafka import Consumer, Producer
-from kafka import KafkaConsumer, KafkaProducer
 
+from compat_tests.security.round_trips import (
+    VALUES,
+    aiokafka_round_trip,
+    confluent_kafka_round_trip,
+    kafka_python_round_trip,
+)
 from harness.jars import jars_directory
 from harness.java_tools import JavaTools
 from harness.real_kafka import write_properties
 from kafkapy.testing import Broker
 
-VALUES = [b"%d" % number for number in range(50)]
-WAIT_S = 30
 RELEASES = ("3.9.1", "4.1.0")
 """Those of Java's clients that read a token from a file."""
 
@@ -28,43 +27,15 @@ def signed_broker() -> Iterator[Broker]:
 
 
 def test_confluent_kafka(signed_broker: Broker, topic_name: str) -> None:
-    settings = signed_broker.client_settings("confluent-kafka")
-    producer = Producer(settings)
-    for value in VALUES:
-        producer.produce(topic_name, value, partition=0)
-    assert producer.flush(WAIT_S) == 0
-    consumer = Consumer({**settings, "group.id": topic_name, "auto.offset.reset": "earliest"})
-    consumer.subscribe([topic_name])
-    found = consumer.consume(len(VALUES), WAIT_S)
-    consumer.close()
-    assert [each.value() for each in found] == VALUES
+    confluent_kafka_round_trip(signed_broker.client_settings("confluent-kafka"), topic_name)
 
 
 def test_kafka_python(signed_broker: Broker, topic_name: str) -> None:
-    settings: Any = signed_broker.client_settings("kafka-python", "bob")
-    producer = KafkaProducer(**settings)
-    for value in VALUES:
-        producer.send(topic_name, value, partition=0)
-    producer.close(WAIT_S)
-    consumer = KafkaConsumer(topic_name, group_id=topic_name, auto_offset_reset="earliest", **settings)
-    found = [next(consumer).value for _ in VALUES]
-    consumer.close()
-    assert found == VALUES
+    kafka_python_round_trip(signed_broker.client_settings("kafka-python", "bob"), topic_name)
 
 
 def test_aiokafka(signed_broker: Broker, topic_name: str) -> None:
-    settings: Any = signed_broker.client_settings("aiokafka", "admin")
-
-    async def scenario() -> list[bytes]:
-        async with AIOKafkaProducer(**settings) as producer:
-            for value in VALUES:
-                await producer.send_and_wait(topic_name, value, partition=0)
-        async with AIOKafkaConsumer(
-            topic_name, group_id=topic_name, auto_offset_reset="earliest", **settings
-        ) as consumer:
-            return [(await consumer.getone()).value for _ in VALUES]
-
-    assert asyncio.run(asyncio.wait_for(scenario(), WAIT_S)) == VALUES
+    aiokafka_round_trip(signed_broker.client_settings("aiokafka", "admin"), topic_name)
 
 
 @pytest.mark.java

@@ -552,7 +552,7 @@ class ZooKeeperSession:
         self._beat = self._clock.call_later(self._timeout_ms / 6, self._keep_alive, connection)
 
     def _require_login(self) -> None:
-        """The server opens sessions for everybody, but serves those alone that have authenticated by SASL."""
+        """The server opens a session for each client, but serves only clients that have authenticated by SASL."""
         reason = "it serves only clients that authenticate: name in KAFKA_OPTS a JAAS file with the section Client"
         for request in (*self._unanswered, *self._in_flight, *self._queue):
             _fail(request, StoreRefusedError(request.path, f"the ZooKeeper at {self._address.servers}: {reason}"))

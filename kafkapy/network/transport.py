@@ -22,8 +22,6 @@ from kafkapy.turns import turns
 if TYPE_CHECKING:
     import ssl
 
-HANDSHAKE_LIMIT_S: Final = 30.0
-"""The longest time of a TLS handshake."""
 TLS_BUFFER_SIZE: Final = 32_768
 """Encrypted bytes that are read at once: two records of TLS."""
 STRANGER_BUFFER_SIZE: Final = 1_024
@@ -176,7 +174,7 @@ class TlsTransport:
         self,
         context: "ssl.SSLContext",
         principal_of_certificate: Callable[[bytes], str],
-        handshake_limit_s: float = HANDSHAKE_LIMIT_S,
+        handshake_limit_s: float,
     ) -> None:
         self.context = context
         self.handshake_limit_s = handshake_limit_s

@@ -18,13 +18,12 @@ from kafkapy.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslH
 from kafkapy.security import plain, scram
 from kafkapy.security.errors import AuthenticationFailedError, InvalidSecurityError, needs_gssapi_extra
 from kafkapy.security.jaas import parse_jaas
+from kafkapy.security.mechanisms import GSSAPI, OAUTHBEARER, PLAIN
 from kafkapy.security.settings import ClientSecurity
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _JAAS: Final = "sasl.jaas.config"
-_OAUTH: Final = "OAUTHBEARER"
 _SYSTEM_CLOCK: Final = SystemClock()
-_KERBEROS: Final = "GSSAPI"
 Tokens = Callable[[str], Generator[bytes, bytes, None]]
 """Begins the client's side of a mechanism with the broker on a host: yields its tokens, and is sent the broker's."""
 
@@ -46,28 +45,28 @@ def client_security(values: Mapping[str, str], now_ms: int, clock: Clock = _SYST
 
 
 def _sasl(values: Mapping[str, str], clock: Clock) -> Callable[[str], Handshake]:
-    mechanism = values.get("sasl.mechanism") or _KERBEROS
+    mechanism = values.get("sasl.mechanism") or GSSAPI
     jaas = values.get(_JAAS)
     if not jaas:
         raise InvalidSecurityError(f"{_JAAS} is not set: it has the name and the password or keytab for {mechanism}")
     options = parse_jaas(_JAAS, jaas).options
-    if mechanism == _KERBEROS:
+    if mechanism == GSSAPI:
         return sasl_handshake(mechanism, _kerberos_tokens(values, options))
-    if mechanism == _OAUTH:
+    if mechanism == OAUTHBEARER:
         return sasl_handshake(mechanism, _oauth_tokens(values, options, clock))
     return sasl_handshake(mechanism, client_tokens(mechanism, options, _JAAS))
 
 
 def client_tokens(mechanism: str, options: Mapping[str, str], key: str) -> Tokens:
     """Return the client's side of a mechanism with the options of its login module, which ``key`` has."""
-    if mechanism != plain.NAME and mechanism not in scram.HASHES:
-        known = ", ".join((plain.NAME, *scram.HASHES, _OAUTH, _KERBEROS))
+    if mechanism != PLAIN and mechanism not in scram.HASHES:
+        known = ", ".join((PLAIN, *scram.HASHES, OAUTHBEARER, GSSAPI))
         raise InvalidSecurityError(f"sasl.mechanism is {mechanism}: kafkapy has {known}")
     missing = [name for name in ("username", "password") if not options.get(name)]
     if missing:
         raise InvalidSecurityError(f"{key} has no {missing[0]}, which {mechanism} needs")
     user, password = options["username"], options["password"]
-    if mechanism == plain.NAME:
+    if mechanism == PLAIN:
         return lambda _host: plain.plain_client(user, password)
     is_by_token = options.get(scram.TOKEN_AUTH, "").lower() == "true"
     return lambda _host: scram.scram_client(mechanism, user, password, is_by_token=is_by_token)

@@ -2,6 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Final
+
+PLAIN: Final = "PLAIN"
+OAUTHBEARER: Final = "OAUTHBEARER"
+GSSAPI: Final = "GSSAPI"
+"""Names of mechanisms; those of SCRAM are the keys of ``scram.HASHES``."""
 
 
 class MalformedTokenError(Exception):

@@ -7,7 +7,6 @@ from typing import Final
 from kafkapy.security.errors import AuthenticationFailedError
 from kafkapy.security.mechanisms import MalformedTokenError, SaslExchange
 
-NAME: Final = "PLAIN"
 USER_OPTION: Final = "user_"
 """The options of the login module that have the users' passwords begin so."""
 

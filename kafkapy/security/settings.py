@@ -22,7 +22,7 @@ NO_SECURITY: Final = ClientSecurity()
 
 
 class ZooKeeperSecurity(NamedTuple):
-    """What a connection to a ZooKeeper needs; without any of it, the session is in plaintext and belongs to nobody."""
+    """What a connection to a ZooKeeper needs; by default the session is in plaintext and has no identity."""
 
     tls: "ssl.SSLContext | None" = None
     login: "DigestLogin | None" = None

@@ -32,7 +32,7 @@ from kafkapy.metadata.store import (
     WatchEvent,
 )
 from kafkapy.metadata.tree import Tree, TreeNode, Watches
-from kafkapy.security.certificates import Authority
+from kafkapy.security.certificates import Authority, Certificate
 from kafkapy.security.settings import ZooKeeperSecurity
 from kafkapy.security.tls import client_context, server_context
 from tests.metadata import digest_server
@@ -324,26 +324,20 @@ def _operations(payload: bytes) -> Iterable[Operation]:
 
 def server_tls(authority: Authority, *hosts: str) -> ssl.SSLContext:
     """The context of a server that wants certificates of clients."""
-    key, certificate = authority.issue("zookeeper", hosts)
-    values = {
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.key": key,
-        "ssl.keystore.certificate.chain": certificate,
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.certificates": authority.certificate,
-        "ssl.client.auth": "required",
-    }
-    return server_context(values, 0)
+    stores = _stores(authority.issue("zookeeper", hosts), authority)
+    return server_context({**stores, "ssl.client.auth": "required"}, 0)
 
 
 def client_tls(authority: Authority, client: Authority) -> ZooKeeperSecurity:
     """The security of a client that trusts one authority, and has a certificate of another."""
-    key, certificate = client.issue("broker")
-    values = {
+    return ZooKeeperSecurity(tls=client_context(_stores(client.issue("broker"), authority), 0))
+
+
+def _stores(own: Certificate, trusted: Authority) -> dict[str, str]:
+    return {
         "ssl.keystore.type": "PEM",
-        "ssl.keystore.key": key,
-        "ssl.keystore.certificate.chain": certificate,
+        "ssl.keystore.key": own.key,
+        "ssl.keystore.certificate.chain": own.certificate,
         "ssl.truststore.type": "PEM",
-        "ssl.truststore.certificates": authority.certificate,
+        "ssl.truststore.certificates": trusted.certificate,
     }
-    return ZooKeeperSecurity(tls=client_context(values, 0))

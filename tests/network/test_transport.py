@@ -74,7 +74,7 @@ def test_an_encrypted_connection_gets_slices_through_its_transport(
             await plain.create_topic("t", len(sizes))
             for partition, size in enumerate(sizes):
                 assert (await plain.produce("t", batch(os.urandom(size)), partition=partition)).error_code == 0
-            broker.listeners[0].transport = TlsTransport(ours, lambda _: ANONYMOUS)
+            broker.listeners[0].transport = TlsTransport(ours, lambda _: ANONYMOUS, 30)
             reader, writer = await asyncio.open_connection(
                 "127.0.0.1", broker.port, ssl=theirs, server_hostname="localhost", limit=1 << 16
             )
@@ -110,7 +110,7 @@ def test_a_failed_start_ends_only_its_connection(
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             plain = await Client.connect(broker)
-            broker.listeners[0].transport = TlsTransport(ours, lambda _: ANONYMOUS)
+            broker.listeners[0].transport = TlsTransport(ours, lambda _: ANONYMOUS, 30)
             other = await Client.connect(broker)
             other.send(frame(ApiVersionsRequest(), 0))
             assert await other.is_closed()
@@ -130,7 +130,7 @@ def test_a_connection_that_sends_nothing_takes_little_memory(certificate: Path) 
     async def scenario() -> None:
         found: list[int] = []
         pairs = [socket.socketpair() for _ in range(20)]
-        encrypted = TlsTransport(context, lambda _: ANONYMOUS)
+        encrypted = TlsTransport(context, lambda _: ANONYMOUS, 30)
         tracemalloc.start()
         before = tracemalloc.get_traced_memory()[0]
         starts = [asyncio.create_task(encrypted.start(here, asyncio.BufferedProtocol())) for here, _ in pairs]

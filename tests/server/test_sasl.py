@@ -245,7 +245,7 @@ def test_a_client_that_sends_now_and_then_has_no_longer_than_an_idle_one(tmp_pat
 
 
 def test_the_versions_may_be_asked_for_only_some_times(tmp_path: Path) -> None:
-    """Thousands of unread answers would be the memory of a client that nobody knows."""
+    """Answers that the client does not read take the broker's memory, and the client has not authenticated."""
 
     async def scenario() -> None:
         async with broker_with_sasl(tmp_path) as broker:

@@ -18,7 +18,6 @@ from kafkapy.security.mechanisms import MalformedTokenError, SaslExchange
 
 logger: Final = logging.getLogger(__name__)
 
-NAME: Final = "GSSAPI"
 _NO_LAYER: Final = 1
 _LAYERS: Final = bytes([_NO_LAYER, 0, 0, 0])
 

@@ -18,7 +18,8 @@ import gssapi
 from gssapi.raw.misc import GSSError
 
 from kafkapy.security.errors import InvalidSecurityError
-from kafkapy.security.kerberos.exchange import NAME, Context, ContextError
+from kafkapy.security.kerberos.exchange import Context, ContextError
+from kafkapy.security.mechanisms import GSSAPI
 
 SERVICE_NAME: Final = "sasl.kerberos.service.name"
 _SERVICE_OPTION: Final = "serviceName"
@@ -62,7 +63,7 @@ def initiator(service: str, options: Mapping[str, str], key: str) -> Callable[[s
         cache, name = options.get("ticketCache"), options.get("principal")
         store, principal = {"ccache": cache} if cache else {}, _principal(name, key) if name else None
     else:
-        raise InvalidSecurityError(f"{key} has neither useKeyTab=true nor useTicketCache=true, and {NAME} needs one")
+        raise InvalidSecurityError(f"{key} has neither useKeyTab=true nor useTicketCache=true, and {GSSAPI} needs one")
 
     def context(host: str) -> "gssapi.SecurityContext":
         mech = gssapi.MechType.kerberos
@@ -85,10 +86,10 @@ def default_realm() -> str:
 def _keytab(options: Mapping[str, str], key: str, kind: str) -> tuple[_Store, gssapi.Name]:
     """Return the store with the keytab of a login module, and its principal."""
     if options.get("useKeyTab", "").lower() != "true":
-        raise InvalidSecurityError(f"{key} has no useKeyTab=true, which {NAME} needs")
+        raise InvalidSecurityError(f"{key} has no useKeyTab=true, which {GSSAPI} needs")
     for name in ("keyTab", "principal"):
         if not options.get(name):
-            raise InvalidSecurityError(f"{key} has no {name}, which {NAME} needs")
+            raise InvalidSecurityError(f"{key} has no {name}, which {GSSAPI} needs")
     path = options["keyTab"].removeprefix("file:").removeprefix("FILE:")
     if not os.access(path, os.R_OK):
         raise InvalidSecurityError(f"{key} has the keyTab {path!r}, which can't be read")

@@ -19,7 +19,6 @@ from kafkapy.security.oauth.tokens import TokenRefusedError, Validate
 
 logger: Final = logging.getLogger(__name__)
 
-NAME: Final = "OAUTHBEARER"
 AUTH: Final = "auth"
 _SEPARATOR: Final = "\x01"
 EXTENSION_NAME: Final = re.compile("[A-Za-z]+")

@@ -19,7 +19,7 @@ from kafkapy.security.authentication import TIME_LIMIT_MS, SaslSettings
 from kafkapy.security.client import client_security
 from kafkapy.security.errors import AuthenticationFailedError, InvalidSecurityError, needs_gssapi_extra
 from kafkapy.security.jaas import parse_jaas
-from kafkapy.security.mechanisms import Mechanism
+from kafkapy.security.mechanisms import GSSAPI, OAUTHBEARER, PLAIN, Mechanism
 from kafkapy.security.principals import PrincipalRules
 from kafkapy.security.scram import ScramCredential, ScramServer, TokenLoginOf
 from kafkapy.security.settings import ClientSecurity
@@ -35,8 +35,6 @@ _TLS_PROTOCOLS: Final = frozenset({"SSL", "SASL_SSL"})
 _SASL_PROTOCOLS: Final = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
 _CLIENT_AUTH: Final = "ssl.client.auth"
 _MAX_SESSION: Final = "connections.max.reauth.ms"
-_OAUTH: Final = "OAUTHBEARER"
-_KERBEROS: Final = "GSSAPI"
 
 
 def listener_values(config: BrokerConfig, listener: str) -> dict[str, str]:
@@ -193,7 +191,7 @@ class ListenerSecurity:
         return make(self, listener, name)
 
     def _plain(self, listener: str, _name: str) -> Mechanism:
-        options = jaas_options(self._config, listener, plain.NAME)
+        options = jaas_options(self._config, listener, PLAIN)
         users = plain.users_of(options)
         return lambda: plain.PlainServer(users)
 
@@ -237,10 +235,10 @@ class ListenerSecurity:
 
 
 _MECHANISMS: Final[Mapping[str, Callable[[ListenerSecurity, str, str], Mechanism]]] = {
-    plain.NAME: ListenerSecurity._plain,  # noqa: SLF001  # methods of the class above
+    PLAIN: ListenerSecurity._plain,  # noqa: SLF001  # methods of the class above
     **dict.fromkeys(scram.HASHES, ListenerSecurity._scram),  # noqa: SLF001
-    _OAUTH: ListenerSecurity._oauth,  # noqa: SLF001
-    _KERBEROS: ListenerSecurity._kerberos,  # noqa: SLF001
+    OAUTHBEARER: ListenerSecurity._oauth,  # noqa: SLF001
+    GSSAPI: ListenerSecurity._kerberos,  # noqa: SLF001
 }
 
 

@@ -11,8 +11,7 @@ meets the connections and logins that come later; a fault of a user also ends th
 import asyncio
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkapy.network.errors import RefusedError
 from kafkapy.network.listener import Listener
@@ -20,7 +19,7 @@ from kafkapy.network.transport import ConnectionTransport, TlsTransport
 from kafkapy.security.mechanisms import MalformedTokenError, Mechanism, SaslExchange
 from kafkapy.security.principals import USER
 from kafkapy.testing.faults.gate import Gate, Waits, end_waits
-from kafkapy.testing.faults.rules import InvalidFaultError
+from kafkapy.testing.faults.rules import InvalidFaultError, Removable
 
 if TYPE_CHECKING:
     import ssl
@@ -49,7 +48,7 @@ class SecuredBroker(Protocol):
         """The keys of TLS with a certificate that has expired."""
 
 
-class ConnectionFault:
+class ConnectionFault(Removable):
     """A fault that has been set; ``Faults`` makes it. As a context manager it is removed at the end of the block."""
 
     def __init__(
@@ -63,14 +62,6 @@ class ConnectionFault:
         self.fired = 0
         """How many connections and logins it has met."""
         self._remove = remove
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.remove()
 
     def remove(self) -> None:
         """End the fault; may be called repeatedly."""

@@ -1,6 +1,7 @@
 """One fault rule: the requests that it matches, its effect on them, its counters."""
 
 import random
+from abc import ABC, abstractmethod
 from enum import Enum
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypedDict
@@ -72,7 +73,23 @@ class Owner(Protocol):
         ...
 
 
-class Rule:
+class Removable(ABC):
+    """A fault that has been set: as a context manager it is removed at the end of the block."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.remove()
+
+    @abstractmethod
+    def remove(self) -> None:
+        """End the fault; may be called repeatedly."""
+
+
+class Rule(Removable):
     """A fault that has been set; ``Faults`` makes it. As a context manager it is removed at the end of the block."""
 
     def __init__(self, number: int, action: FaultAction, match: Match, owner: "Owner") -> None:
@@ -104,14 +121,6 @@ class Rule:
     def __repr__(self) -> str:
         told = self.describe()
         return f"Rule({', '.join(f'{name}={value!r}' for name, value in told.items())})"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.remove()
 
     def remove(self) -> None:
         """End the rule and its pause, and send the answers that it holds; may be called repeatedly."""

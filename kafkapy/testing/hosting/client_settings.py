@@ -5,11 +5,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkapy.clock import SystemClock
+from kafkapy.security.mechanisms import OAUTHBEARER
 
 if TYPE_CHECKING:
     from kafkapy.security.certificates import Certificate
 
-OAUTHBEARER: Final = "OAUTHBEARER"
 TOKEN_LIFETIME_S: Final = 3600.0
 
 

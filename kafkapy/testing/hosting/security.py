@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkapy.clock import Clock, SystemClock
 from kafkapy.security.errors import needs_extra
+from kafkapy.security.mechanisms import OAUTHBEARER
 from kafkapy.testing.errors import BrokerStartError
-from kafkapy.testing.hosting.client_settings import CLIENTS, OAUTHBEARER, TOKEN_LIFETIME_S, Access, settings_of
+from kafkapy.testing.hosting.client_settings import CLIENTS, TOKEN_LIFETIME_S, Access, settings_of
 
 if TYPE_CHECKING:
     from kafkapy.security.certificates import Authority, Certificate
