@@ -21,7 +21,7 @@ from kafkapy.server.lifecycle.broker import BrokerServer
 from tests.metadata.zookeeper_server import ZooKeeperServer
 from tests.server.harness import run, running_broker, until
 
-MAP = "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT,SECURE:SSL"
+MAP = "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT,LAST:PLAINTEXT,SECURE:SSL"
 START = {"listeners": "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0", "inter.broker.listener.name": "internal"}
 THREE = "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0,EXTERNAL://127.0.0.1:0"
 
@@ -54,8 +54,7 @@ def test_a_listener_is_opened_and_closed(tmp_path: Path) -> None:
 
             advertised = "PLAINTEXT://127.0.0.1:1,INTERNAL://127.0.0.1:2,EXTERNAL://there:9"
             assert await alter(client, advertised__listeners=advertised) == (0, None)
-            endpoints = broker.services.metadata.image.brokers[0].endpoints
-            await until(lambda: broker.services.metadata.image.brokers[0].endpoints is not endpoints)
+            await until(lambda: broker.services.metadata.image.brokers[0].endpoints["EXTERNAL"].host == "there")
             assert [(each.host, each.port) for each in (await other.ask(request, 1)).brokers] == [("there", 9)]
 
             assert await alter(client, listeners=None, advertised__listeners=None) == (0, None)
@@ -95,7 +94,8 @@ def test_of_many_changes_the_last_one_holds(tmp_path: Path) -> None:
             for listeners in (THREE, None, THREE.replace("EXTERNAL", "OTHER"), None, THREE) * 10:
                 code = (await alter(client, listeners=listeners))[0]
                 assert code == (42 if listeners and "OTHER" in listeners else 0)
-            await until(lambda: names(broker) == ["PLAINTEXT", "INTERNAL", "EXTERNAL"])
+            assert await alter(client, listeners=THREE.replace("EXTERNAL", "LAST")) == (0, None)
+            await until(lambda: names(broker) == ["PLAINTEXT", "INTERNAL", "LAST"])
             port = broker.listeners[2].endpoint.port
             assert (await (await connect(port)).ask(MetadataRequest([]), 1)).brokers
             await alter(client, listeners=None)
