@@ -18,7 +18,7 @@ from harness.java import NoJavaError, find_java
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache"
-VERSIONS = ("2.7.2", "3.9.1", "4.1.0")
+VERSIONS = ("2.7.2", "3.9.1", "4.4.0")
 BENCH_VERSIONS = ("2.7.2", "4.4.0")
 """The releases that `bench` and the kills of Spark pipelines compare with."""
 OLD_CLIENT_VERSIONS = ("0.8.2.2", "0.9.0.1", "0.10.0.1", "0.10.2.2")

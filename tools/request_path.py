@@ -208,7 +208,7 @@ async def offset_commit(connection: Connection, number: int) -> tuple[Request, i
         assignment = SyncGroupRequestAssignment(member.member_id, b"")
         sync = SyncGroupRequest(GROUP, member.generation_id, member.member_id, assignments=[assignment])
         await connection.ask(sync, 2)
-    topics = [OffsetCommitRequestTopic(TOPIC, [OffsetCommitRequestPartition(0, number)])]
+    topics = [OffsetCommitRequestTopic(TOPIC, partitions=[OffsetCommitRequestPartition(0, number)])]
     return OffsetCommitRequest(GROUP, member.generation_id, member.member_id, topics=topics), 7
 
 

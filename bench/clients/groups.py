@@ -51,7 +51,7 @@ def ask(connection: socket.socket, request: Any, version: int) -> Any:
 
 def commit_request(group: str, topic: str) -> OffsetCommitRequest:
     partition = OffsetCommitRequestPartition(0, 1)
-    return OffsetCommitRequest(group, topics=[OffsetCommitRequestTopic(topic, [partition])])
+    return OffsetCommitRequest(group, topics=[OffsetCommitRequestTopic(topic, partitions=[partition])])
 
 
 def prepare(port: int, topic: str, connections: int = 1, **_: Any) -> Metrics:

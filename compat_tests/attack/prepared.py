@@ -159,7 +159,7 @@ class Prepared:
         return OffsetCommitRequest(
             group(number),
             generation_id_or_member_epoch=-1,
-            topics=[OffsetCommitRequestTopic(name, [partition])],
+            topics=[OffsetCommitRequestTopic(name, partitions=[partition])],
         )
 
 

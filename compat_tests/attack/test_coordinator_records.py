@@ -47,7 +47,7 @@ def mortal(broker: Broker) -> Iterator[ChildProcess]:
 
 def commit(wire: Wire, group_id: str, offset: int) -> None:
     partition = OffsetCommitRequestPartition(0, offset)
-    request = OffsetCommitRequest(group_id, -1, "", topics=[OffsetCommitRequestTopic("t", [partition])])
+    request = OffsetCommitRequest(group_id, -1, "", topics=[OffsetCommitRequestTopic("t", partitions=[partition])])
     assert wire.ask(request, 7).topics[0].partitions[0].error_code == 0
 
 

@@ -173,7 +173,9 @@ class Names:
         wrong += lost_commit(group, told, found.committed_offset)
         told.sent += 1
         offset = OffsetCommitRequestPartition(partition_index=0, committed_offset=told.sent)
-        request = OffsetCommitRequest(group_id=group, topics=[OffsetCommitRequestTopic(KEPT_TOPIC, [offset])])
+        request = OffsetCommitRequest(
+            group_id=group, topics=[OffsetCommitRequestTopic(KEPT_TOPIC, partitions=[offset])]
+        )
         answer = wire.ask(request, 2).topics[0].partitions[0].error_code
         if answer == ErrorCode.NONE:
             told.acknowledged = told.sent

@@ -76,7 +76,9 @@ NO_DATES = pytest.mark.differs(
 def commit_dated(wire: Wire, group: str, topic: str, age_ms: int, **fields: Any) -> None:
     """Version 1 may say when the commit was made."""
     dated = OffsetCommitRequestPartition(0, 60, commit_timestamp=int(time.time() * 1000) - age_ms)
-    request = OffsetCommitRequest(group_id=group, topics=[OffsetCommitRequestTopic(topic, [dated])], **fields)
+    request = OffsetCommitRequest(
+        group_id=group, topics=[OffsetCommitRequestTopic(topic, partitions=[dated])], **fields
+    )
     assert wire.ask(request, 1).topics[0].partitions[0].error_code == 0
 
 

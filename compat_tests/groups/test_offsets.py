@@ -35,7 +35,9 @@ def group(topic_name: str) -> str:
 
 def commit(wire: Wire, group: str, version: int = 7, topic: str = "t", partition: int = 0, **fields: Any) -> int:
     partitions = [OffsetCommitRequestPartition(partition, 60, committed_metadata=fields.pop("metadata", ""))]
-    request = OffsetCommitRequest(group_id=group, topics=[OffsetCommitRequestTopic(topic, partitions)], **fields)
+    request = OffsetCommitRequest(
+        group_id=group, topics=[OffsetCommitRequestTopic(topic, partitions=partitions)], **fields
+    )
     return int(wire.ask(request, version).topics[0].partitions[0].error_code)
 
 

@@ -106,7 +106,7 @@ class Talk:
         each = TxnOffsetCommitRequestPartition(
             fields.pop("partition", 0), offset, committed_metadata=fields.pop("metadata", "")
         )
-        topics = [TxnOffsetCommitRequestTopic(topic or self.topic, [each])]
+        topics = [TxnOffsetCommitRequestTopic(topic or self.topic, partitions=[each])]
         group = fields.pop("group", self.group)
         request = TxnOffsetCommitRequest(self.name, group, *producer, topics=topics, **fields)
         return int(self.wire.ask(request, version).topics[0].partitions[0].error_code)

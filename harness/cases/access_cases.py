@@ -139,7 +139,7 @@ def _row(request: Any, version: int, *answers: tuple[tuple[Right, ...], set[int]
 
 
 def committed(*topics: str) -> list[OffsetCommitRequestTopic]:
-    return [OffsetCommitRequestTopic(topic, [OffsetCommitRequestPartition(0, 1)]) for topic in topics]
+    return [OffsetCommitRequestTopic(topic, partitions=[OffsetCommitRequestPartition(0, 1)]) for topic in topics]
 
 
 def _of_two(make: Any) -> list[Any]:
@@ -363,7 +363,9 @@ ROWS: dict[str, Row] = {
             "g",
             1,
             0,
-            topics=_of_two(lambda topic: TxnOffsetCommitRequestTopic(topic, [TxnOffsetCommitRequestPartition(0, 1)])),
+            topics=_of_two(
+                lambda topic: TxnOffsetCommitRequestTopic(topic, partitions=[TxnOffsetCommitRequestPartition(0, 1)])
+            ),
         ),
         3,
         ((on_group(Op.READ),), {NO_ID}),

@@ -32,7 +32,7 @@ SAID: Final = "(a sentence)"
 LONGEST: Final = 100
 NOT_AVAILABLE, UNKNOWN_MEMBER = 15, 25
 UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-SKIPPED: Final = ("unknown_tagged_fields", "host", "port", "node_id", "throttle_time_ms")
+SKIPPED: Final = ("unknown_tagged_fields", "host", "port", "node_id", "throttle_time_ms", "topic_id")
 
 
 class Talk:
@@ -168,7 +168,8 @@ def comparable(answer: Any) -> Any:
         is_transcript = any(isinstance(each, list) for each in answer)
         return items if is_transcript else sorted(items, key=json.dumps)
     if isinstance(answer, dict):
-        return {key: comparable(value) for key, value in answer.items()}
+        fields = answer.items()  # a recorded answer has no text of errors where only later versions have one
+        return {key: comparable(value) for key, value in fields if (key, value) != ("error_message", None)}
     return answer
 
 

@@ -27,7 +27,7 @@ def commit(talk: Talk, version: int, topics: Topics, **fields: Any) -> Any:
     wanted = [
         OffsetCommitRequestTopic(
             name,
-            [
+            partitions=[
                 OffsetCommitRequestPartition(
                     each[0],
                     each[1],

@@ -16,7 +16,7 @@ COMMIT = 8
 
 def commit(talk: Talk, generation: int, member_id: str, instance_id: str | None = None) -> Any:
     partitions = [OffsetCommitRequestPartition(0, 60)]
-    topics = [OffsetCommitRequestTopic("t", partitions)]
+    topics = [OffsetCommitRequestTopic("t", partitions=partitions)]
     return talk.ask(OffsetCommitRequest(talk.group, generation, member_id, instance_id, topics=topics), COMMIT)
 
 

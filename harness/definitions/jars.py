@@ -11,13 +11,16 @@ from harness.definitions.model import Field, Message, Struct, Versions
 
 _COMMENT = re.compile(r"^\s*//.*$|(?<=[\s,\]}])//[^\"\n]*$", re.MULTILINE)
 
+_TWICE = ("LegacyOffsetCommitKey", "LegacyOffsetCommitValue")
+"""Definitions of 4.0 and later whose bytes are versions of another message."""
+
 
 def read_definitions(jar: Path, *, keep_unstable: bool) -> dict[str, Message]:
     """The messages that a jar defines, by name; a version marked unstable is included only with ``keep_unstable``."""
     raw = [json.loads(_COMMENT.sub("", text)) for text in _texts(jar)]
     unstable = {entry["apiKey"] for entry in raw if entry.get("latestVersionUnstable")} if not keep_unstable else set()
     messages = (_message(entry, unstable=entry.get("apiKey") in unstable) for entry in raw)
-    return {message.name: message for message in messages if message.versions}
+    return {message.name: message for message in messages if message.versions and message.name not in _TWICE}
 
 
 def _texts(jar: Path) -> Iterator[str]:
@@ -28,6 +31,8 @@ def _texts(jar: Path) -> Iterator[str]:
 
 
 def _message(raw: dict[str, Any], *, unstable: bool) -> Message:
+    if raw["type"].startswith("coordinator-"):
+        raw = _coordinator_record(raw)
     known = Versions.parse(raw["validVersions"], 0x7FFF)
     versions = Versions(known.low, known.high - 1) if unstable else known
     message = Message(
@@ -41,6 +46,15 @@ def _message(raw: dict[str, Any], *, unstable: bool) -> Message:
     for common in raw.get("commonStructs", []):
         _add_struct(message, common["name"], common["fields"])
     return message
+
+
+def _coordinator_record(raw: dict[str, Any]) -> dict[str, Any]:
+    """A record of a coordinator as releases before 4.0 define it: the version of a key is the type of its record."""
+    record_type, fields = str(raw["apiKey"]), raw["fields"]
+    common = {**raw, "type": "data", "apiKey": None}
+    if raw["type"] == "coordinator-value":
+        return common
+    return {**common, "validVersions": record_type, "fields": [{**field, "versions": record_type} for field in fields]}
 
 
 def _add_struct(message: Message, name: str, raw_fields: list[dict[str, Any]]) -> None:

@@ -9,9 +9,11 @@ from harness.definitions.model import NO_VERSIONS, Field, Message, Struct, Versi
 KNOWN_CONFLICTS = {
     ("EndQuorumEpochRequest", 0),
     ("LeaderChangeMessage", 0),
-    ("ReadShareGroupStateSummaryResponse", 0),
 }
 """Versions whose bytes differ between the releases; the older release's definition is used."""
+
+REVISED_APIS = range(83, 88)
+"""APIs of the state of share groups, early access in the older release: the newer release's definitions are used."""
 
 
 class MergeError(Exception):
@@ -24,7 +26,8 @@ def merge_all(older: dict[str, Message], newer: dict[str, Message]) -> dict[str,
     names = {_identity(message): name for name, message in older.items()}
     for message in newer.values():
         name = names.get(_identity(message))
-        if name is None:
+        if name is None or message.api_key in REVISED_APIS:
+            merged.pop(name or "", None)
             merged[message.name] = message
         else:
             merged[name] = merge(older[name], message)
@@ -39,7 +42,8 @@ def merge(older: Message, newer: Message) -> Message:
     """The older definition with the versions added that only the newer one has."""
     above = Versions(older.versions.high + 1, newer.versions.high)
     if not above:
-        return older
+        is_stored = older.api_key is None and older.versions == newer.versions
+        return newer if is_stored else older  # tagged fields are added to records without a new version
     return _Merge(older, newer, above).run()
 
 

@@ -17,13 +17,17 @@ _MODULES = {
     "TransactionLog": ("stored.transaction_log", ("TransactionLogKey", "TransactionLogValue")),
     "DefaultPrincipal": ("default_principal", ("DefaultPrincipalData",)),
     "LeaderChange": ("leader_change", ("LeaderChangeMessage",)),
-    "EndTxnMarker": ("end_txn_marker", ("EndTxnMarker",)),
+    "EndTxnMarker": ("end_txn_marker", ("EndTxnMarker", "ControlRecordTypeSchema")),
+    "AbortedTxn": ("aborted_txn", ("AbortedTxn",)),
     "RaftRecords": (
         "raft_records",
         ("KRaftVersionRecord", "SnapshotHeaderRecord", "SnapshotFooterRecord", "VotersRecord"),
     ),
     "Headers": ("headers", ("RequestHeader", "ResponseHeader")),
 }
+
+_GROUP_PREFIXES = ("ConsumerGroup", "ShareGroup", "StreamsGroup")
+"""Types of groups whose records have a module for each type."""
 
 
 def snake_case(name: str) -> str:
@@ -51,7 +55,7 @@ def module_name(message: Message) -> str:
     for module, members in _MODULES.values():
         if message.name in members:
             return module
-    for prefix in ("ConsumerGroup", "ShareGroup"):
+    for prefix in _GROUP_PREFIXES:
         if message.name.startswith(prefix):
             return f"stored.{snake_case(prefix)}"
     raise KeyError(f"no module is named for {message.name}")
@@ -65,7 +69,7 @@ def modules(messages: dict[str, Message]) -> dict[str, list[Message]]:
     order = {"Request": 0, "Key": 0}
     for members in found.values():
         members.sort(key=lambda message: (order.get(re.findall("[A-Z][a-z]+", message.name)[-1], 1), message.name))
-        if all(message.name.startswith(("ConsumerGroup", "ShareGroup")) and not message.api_key for message in members):
+        if all(message.name.startswith(_GROUP_PREFIXES) and not message.api_key for message in members):
             members.sort(key=lambda message: message.name)
     return dict(sorted(found.items()))
 

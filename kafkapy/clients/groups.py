@@ -82,7 +82,9 @@ def commit(client: ClusterClient, group_id: str, offsets: Mapping[Place, int]) -
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
     for (topic, index), offset in offsets.items():
         topics.setdefault(topic, []).append(OffsetCommitRequestPartition(index, offset, committed_metadata=""))
-    request = OffsetCommitRequest(group_id, topics=[OffsetCommitRequestTopic(*pair) for pair in topics.items()])
+    request = OffsetCommitRequest(
+        group_id, topics=[OffsetCommitRequestTopic(topic, partitions=rows) for topic, rows in topics.items()]
+    )
 
     def attempt() -> None:
         answer = client.coordinator(group_id).call(request, OffsetCommitResponse)

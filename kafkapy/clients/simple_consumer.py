@@ -154,7 +154,9 @@ class SimpleConsumer:
         for (topic, partition), offset in offsets.items():
             each = OffsetCommitRequestPartition(partition, offset, committed_metadata="")
             topics.setdefault(topic, []).append(each)
-        request = OffsetCommitRequest(group_id, topics=[OffsetCommitRequestTopic(*pair) for pair in topics.items()])
+        request = OffsetCommitRequest(
+            group_id, topics=[OffsetCommitRequestTopic(topic, partitions=rows) for topic, rows in topics.items()]
+        )
         answer = self._connection.call(request, OffsetCommitResponse, _version_of_store(in_zookeeper=in_zookeeper))
         for found in answer.topics:
             for committed in found.partitions:

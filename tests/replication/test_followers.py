@@ -278,7 +278,7 @@ def test_groups_outlive_their_coordinators_broker(tmp_path: Path) -> None:
             while found.error_code:
                 found = await (await cluster.client(1)).ask(find, 3)
             partition = OffsetCommitRequestPartition(0, 42)
-            commit = OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic(TP.topic, [partition])])
+            commit = OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic(TP.topic, partitions=[partition])])
             while True:
                 answer = await (await cluster.client(found.node_id)).ask(commit, 7)
                 if answer.topics[0].partitions[0].error_code == 0:

@@ -36,7 +36,7 @@ from tests.server.harness import run, running_broker
 LATE = TopicPartition("late", 0)
 METADATA = MetadataRequest(topics=[MetadataRequestTopic(name="late")], allow_auto_topic_creation=False)
 COMMIT = OffsetCommitRequest(
-    "g", -1, "", topics=[OffsetCommitRequestTopic("late", [OffsetCommitRequestPartition(0, 5, -1, -1, "")])]
+    "g", -1, "", topics=[OffsetCommitRequestTopic("late", partitions=[OffsetCommitRequestPartition(0, 5, -1, -1, "")])]
 )
 
 

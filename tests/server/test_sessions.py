@@ -17,7 +17,7 @@ from tests.server.harness import run, running_broker, until
 
 
 async def _commit(client: Client, offset: int) -> int:
-    topic = OffsetCommitRequestTopic("t", [OffsetCommitRequestPartition(0, offset)])
+    topic = OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, offset)])
     response = await client.ask(OffsetCommitRequest("g", topics=[topic]), 5)
     code: int = response.topics[0].partitions[0].error_code
     return code

@@ -53,7 +53,7 @@ class Transactor(Client):
 
     async def commit_offset(self, producer: Producer, offset: int) -> None:
         assert (await self.ask(AddOffsetsToTxnRequest("x", *producer, "g"), 2)).error_code == 0
-        topics = [TxnOffsetCommitRequestTopic("t", [TxnOffsetCommitRequestPartition(0, offset)])]
+        topics = [TxnOffsetCommitRequestTopic("t", partitions=[TxnOffsetCommitRequestPartition(0, offset)])]
         answer = await self.ask(TxnOffsetCommitRequest("x", "g", *producer, topics=topics), 3)
         assert answer.topics[0].partitions[0].error_code == 0
 

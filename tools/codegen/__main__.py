@@ -13,6 +13,7 @@ from pathlib import Path
 
 from harness.definitions import files as definitions
 from harness.definitions import jars, merge
+from harness.definitions.model import Message
 from harness.definitions.selection import advertised_versions, generated_modules
 from tools.codegen.emit_module import module_source
 from tools.codegen.emit_places import places_source
@@ -20,7 +21,7 @@ from tools.codegen.emit_tables import api_keys_source, errors_source, messages_i
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROTOCOL = Path("kafkapy/protocol")
-OLDER, NEWER = "3.9.1", "4.1.0"
+OLDER, NEWER = "3.9.1", "4.4.0"
 
 
 def sources() -> dict[Path, str]:
@@ -73,7 +74,9 @@ def import_jars(cache: Path) -> None:
     older = jars.read_definitions(home / f"kafka-clients-{OLDER}.jar", keep_unstable=True)
     for coordinator in ("group", "transaction"):
         older |= jars.read_definitions(home / f"kafka-{coordinator}-coordinator-{OLDER}.jar", keep_unstable=True)
-    newer = jars.read_definitions(cache / f"kafka-{NEWER}" / f"kafka-clients-{NEWER}.jar", keep_unstable=False)
+    newer: dict[str, Message] = {}
+    for part in ("clients", "group-coordinator", "transaction-coordinator"):
+        newer |= jars.read_definitions(cache / f"kafka-{NEWER}" / f"kafka-{part}-{NEWER}.jar", keep_unstable=False)
     definitions.dump_all(merge.merge_all(older, newer))
 
 

@@ -315,6 +315,7 @@ TEXTS: Final = {
     "is_future_key": "whether the log is the copy that replaces one in another directory",
     "total_bytes": "size of the file system (bytes); -1: not known",
     "usable_bytes": "free space of the file system (bytes); -1: not known",
+    "is_cordoned": "whether the directory takes no new partitions (KIP-1066)",
     # transactions
     "transaction_timeout_ms": "time after which the coordinator aborts an open transaction (ms)",
     "producer_id": "id of the producer; -1: none",
@@ -335,6 +336,7 @@ TEXTS: Final = {
     "markers": "one item for each producer",
     "transaction_result": "true: commit, false: abort",
     "coordinator_epoch": "epoch of the coordinator, for fencing",
+    "transaction_version": "feature level of the transaction; 2: each transaction has an epoch of its own (KIP-890)",
     # records of __consumer_offsets and __transaction_state
     "OffsetCommitValue.offset": "offset of the next record to consume",
     "expire_timestamp": "time after which the offset is removed (ms); -1: as the broker is configured",

@@ -269,7 +269,9 @@ class GroupOffsetSync:
             text = each.metadata if has_metadata else ""
             part = OffsetCommitRequestPartition(index, each.offset, committed_metadata=text)
             topics.setdefault(topic, []).append(part)
-        request = OffsetCommitRequest(group, topics=[OffsetCommitRequestTopic(*pair) for pair in topics.items()])
+        request = OffsetCommitRequest(
+            group, topics=[OffsetCommitRequestTopic(topic, partitions=rows) for topic, rows in topics.items()]
+        )
         answer = self._target.node(self._coordinators[group]).call(request, OffsetCommitResponse)
         refused = {}
         for answered in answer.topics:

@@ -93,7 +93,9 @@ def commit(client: ClusterClient, group: str, changed: Mapping[Place, Position])
     for (topic, index), position in changed.items():
         part = OffsetCommitRequestPartition(index, position.offset, committed_metadata=position.metadata)
         topics.setdefault(topic, []).append(part)
-    request = OffsetCommitRequest(group, topics=[OffsetCommitRequestTopic(*pair) for pair in topics.items()])
+    request = OffsetCommitRequest(
+        group, topics=[OffsetCommitRequestTopic(topic, partitions=rows) for topic, rows in topics.items()]
+    )
 
     def attempt() -> None:
         for topic in client.coordinator(group).call(request, OffsetCommitResponse).topics:

@@ -327,7 +327,7 @@ class TransactionalWriter(TargetWriter):
             part = TxnOffsetCommitRequestPartition(index, position.offset, committed_metadata=position.metadata)
             topics.setdefault(topic, []).append(part)
         request = TxnOffsetCommitRequest(self._id, self._group, self._producer_id, self._epoch)
-        request.topics = [TxnOffsetCommitRequestTopic(*pair) for pair in topics.items()]
+        request.topics = [TxnOffsetCommitRequestTopic(topic, partitions=rows) for topic, rows in topics.items()]
 
         def attempt() -> None:
             answer = self._client.coordinator(self._group).call(request, TxnOffsetCommitResponse, _TXN_OFFSETS_VERSION)

@@ -21,41 +21,60 @@ INT64 = Struct(">q")
 
 
 class ApiVersionsRequest(Message):
-    """Versions 0 to 4."""
+    """Versions 0 to 5."""
 
     API_KEY = 18
     MIN_VERSION = 0
-    MAX_VERSION = 4
+    MAX_VERSION = 5
     FLEXIBLE_FROM = 3
-    __slots__: tuple[str, ...] = ("client_software_name", "client_software_version", "unknown_tagged_fields")
-    WEIGHT = 4
+    __slots__: tuple[str, ...] = (
+        "client_software_name",
+        "client_software_version",
+        "cluster_id",
+        "node_id",
+        "unknown_tagged_fields",
+    )
+    WEIGHT = 6
 
     def __init__(
         self,
         client_software_name: str = "",  # v3+: name of the client library
         client_software_version: str = "",  # v3+: version of the client library
+        cluster_id: str | None = None,  # v5+: id of the cluster; null where it is not known
+        node_id: int = -1,  # v5+: broker id
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.client_software_name = client_software_name
         self.client_software_version = client_software_version
+        self.cluster_id = cluster_id
+        self.node_id = node_id
         self.unknown_tagged_fields = unknown_tagged_fields
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 4:
+        if not 0 <= version <= 5:
             raise unsupported_version(cls, version)
         client_software_name = reader.read_compact_string() if version >= 3 else ""
         client_software_version = reader.read_compact_string() if version >= 3 else ""
+        cluster_id: str | None = reader.read_compact_nullable_string() if version >= 5 else None
+        if version >= 5:
+            node_id = reader.read_int32()
+        else:
+            node_id = -1
         unknown = reader.read_unknown_tagged_fields() if version >= 3 else None
-        return cls(client_software_name, client_software_version, unknown)
+        return cls(client_software_name, client_software_version, cluster_id, node_id, unknown)
 
     def write(self, writer: Writer, version: int) -> None:
-        if not 0 <= version <= 4:
+        if not 0 <= version <= 5:
             raise unsupported_version(type(self), version)
         if version >= 3:
             writer.write_compact_string(self.client_software_name)
         if version >= 3:
             writer.write_compact_string(self.client_software_version)
+        if version >= 5:
+            writer.write_compact_nullable_string(self.cluster_id)
+        if version >= 5:
+            writer.buffer += INT32.pack(self.node_id)
         if version >= 3:
             writer.write_unknown_tagged_fields(self.unknown_tagged_fields)
         elif self.unknown_tagged_fields:
@@ -151,11 +170,11 @@ class FinalizedFeatureKey(Message):
 
 
 class ApiVersionsResponse(Message):
-    """Versions 0 to 4."""
+    """Versions 0 to 5."""
 
     API_KEY = 18
     MIN_VERSION = 0
-    MAX_VERSION = 4
+    MAX_VERSION = 5
     FLEXIBLE_FROM = 3
     __slots__: tuple[str, ...] = (
         "error_code",
@@ -193,7 +212,7 @@ class ApiVersionsResponse(Message):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 4:
+        if not 0 <= version <= 5:
             raise unsupported_version(cls, version)
         error_code = reader.read_int16()
         api_keys: list[ApiVersion]
@@ -237,7 +256,7 @@ class ApiVersionsResponse(Message):
         )
 
     def write(self, writer: Writer, version: int) -> None:
-        if not 0 <= version <= 4:
+        if not 0 <= version <= 5:
             raise unsupported_version(type(self), version)
         writer.buffer += INT16.pack(self.error_code)
         if version >= 3:

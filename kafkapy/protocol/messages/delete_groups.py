@@ -15,11 +15,11 @@ INT32 = Struct(">i")
 
 
 class DeleteGroupsRequest(Message):
-    """Versions 0 to 2."""
+    """Versions 0 to 3."""
 
     API_KEY = 42
     MIN_VERSION = 0
-    MAX_VERSION = 2
+    MAX_VERSION = 3
     FLEXIBLE_FROM = 2
     __slots__: tuple[str, ...] = ("groups_names", "unknown_tagged_fields")
     WEIGHT = 3
@@ -34,7 +34,7 @@ class DeleteGroupsRequest(Message):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 2:
+        if not 0 <= version <= 3:
             raise unsupported_version(cls, version)
         groups_names: list[str]
         if version >= 2:
@@ -45,7 +45,7 @@ class DeleteGroupsRequest(Message):
         return cls(groups_names, unknown)
 
     def write(self, writer: Writer, version: int) -> None:
-        if not 0 <= version <= 2:
+        if not 0 <= version <= 3:
             raise unsupported_version(type(self), version)
         if version >= 2:
             writer.write_compact_count(len(self.groups_names))
@@ -60,25 +60,28 @@ class DeleteGroupsRequest(Message):
 
 
 class DeletableGroupResult(Message):
-    __slots__: tuple[str, ...] = ("group_id", "error_code", "unknown_tagged_fields")
-    WEIGHT = 4
+    __slots__: tuple[str, ...] = ("group_id", "error_code", "error_message", "unknown_tagged_fields")
+    WEIGHT = 5
 
     def __init__(
         self,
         group_id: str = "",  # consumer group
         error_code: int = 0,  # ErrorCode; 0 is no error
+        error_message: str | None = None,  # v3+: the error in words; null without one
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.group_id = group_id
         self.error_code = error_code
+        self.error_message = error_message
         self.unknown_tagged_fields = unknown_tagged_fields
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
         group_id = reader.read_compact_string() if version >= 2 else reader.read_string()
         error_code = reader.read_int16()
+        error_message: str | None = reader.read_compact_nullable_string() if version >= 3 else None
         unknown = reader.read_unknown_tagged_fields() if version >= 2 else None
-        return cls(group_id, error_code, unknown)
+        return cls(group_id, error_code, error_message, unknown)
 
     def write(self, writer: Writer, version: int) -> None:
         if version >= 2:
@@ -86,6 +89,8 @@ class DeletableGroupResult(Message):
         else:
             writer.write_string(self.group_id)
         writer.buffer += INT16.pack(self.error_code)
+        if version >= 3:
+            writer.write_compact_nullable_string(self.error_message)
         if version >= 2:
             writer.write_unknown_tagged_fields(self.unknown_tagged_fields)
         elif self.unknown_tagged_fields:
@@ -93,11 +98,11 @@ class DeletableGroupResult(Message):
 
 
 class DeleteGroupsResponse(Message):
-    """Versions 0 to 2."""
+    """Versions 0 to 3."""
 
     API_KEY = 42
     MIN_VERSION = 0
-    MAX_VERSION = 2
+    MAX_VERSION = 3
     FLEXIBLE_FROM = 2
     __slots__: tuple[str, ...] = ("throttle_time_ms", "results", "unknown_tagged_fields")
     WEIGHT = 4
@@ -114,7 +119,7 @@ class DeleteGroupsResponse(Message):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 2:
+        if not 0 <= version <= 3:
             raise unsupported_version(cls, version)
         throttle_time_ms = reader.read_int32()
         results: list[DeletableGroupResult]
@@ -126,7 +131,7 @@ class DeleteGroupsResponse(Message):
         return cls(throttle_time_ms, results, unknown)
 
     def write(self, writer: Writer, version: int) -> None:
-        if not 0 <= version <= 2:
+        if not 0 <= version <= 3:
             raise unsupported_version(type(self), version)
         writer.buffer += INT32.pack(self.throttle_time_ms)
         if version >= 2:

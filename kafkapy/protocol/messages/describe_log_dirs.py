@@ -15,6 +15,7 @@ INT32 = Struct(">i")
 INT32_INT16 = Struct(">ih")
 INT32_INT64_INT64_BOOL = Struct(">iqq?")
 INT64_INT64 = Struct(">qq")
+INT64_INT64_BOOL = Struct(">qq?")
 
 
 class DescribableLogDirTopic(Message):
@@ -60,11 +61,11 @@ class DescribableLogDirTopic(Message):
 
 
 class DescribeLogDirsRequest(Message):
-    """Versions 0 to 4."""
+    """Versions 0 to 5."""
 
     API_KEY = 35
     MIN_VERSION = 0
-    MAX_VERSION = 4
+    MAX_VERSION = 5
     FLEXIBLE_FROM = 2
     __slots__: tuple[str, ...] = ("topics", "unknown_tagged_fields")
     WEIGHT = 3
@@ -79,7 +80,7 @@ class DescribeLogDirsRequest(Message):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 4:
+        if not 0 <= version <= 5:
             raise unsupported_version(cls, version)
         topics: list[DescribableLogDirTopic] | None
         if version >= 2:
@@ -98,7 +99,7 @@ class DescribeLogDirsRequest(Message):
         return cls(topics, unknown)
 
     def write(self, writer: Writer, version: int) -> None:
-        if not 0 <= version <= 4:
+        if not 0 <= version <= 5:
             raise unsupported_version(type(self), version)
         if version >= 2:
             if self.topics is None:
@@ -207,9 +208,10 @@ class DescribeLogDirsResult(Message):
         "topics",
         "total_bytes",
         "usable_bytes",
+        "is_cordoned",
         "unknown_tagged_fields",
     )
-    WEIGHT = 7
+    WEIGHT = 8
 
     def __init__(
         self,
@@ -218,6 +220,7 @@ class DescribeLogDirsResult(Message):
         topics: list[DescribeLogDirsTopic] = EMPTY,  # one item for each topic
         total_bytes: int = -1,  # v4+: size of the file system (bytes); -1: not known
         usable_bytes: int = -1,  # v4+: free space of the file system (bytes); -1: not known
+        is_cordoned: bool = False,  # v5+: whether the directory takes no new partitions (KIP-1066)
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.error_code = error_code
@@ -225,6 +228,7 @@ class DescribeLogDirsResult(Message):
         self.topics = [] if topics is EMPTY else topics
         self.total_bytes = total_bytes
         self.usable_bytes = usable_bytes
+        self.is_cordoned = is_cordoned
         self.unknown_tagged_fields = unknown_tagged_fields
 
     @classmethod
@@ -236,13 +240,17 @@ class DescribeLogDirsResult(Message):
             topics = reader.read_structs(DescribeLogDirsTopic, reader.read_compact_count(), version)
         else:
             topics = reader.read_structs(DescribeLogDirsTopic, reader.read_count(), version)
-        if version >= 4:
+        if version >= 5:
+            total_bytes, usable_bytes, is_cordoned = reader.unpack(INT64_INT64_BOOL)
+        elif version >= 4:
             total_bytes, usable_bytes = reader.unpack(INT64_INT64)
+            is_cordoned = False
         else:
             total_bytes = -1
             usable_bytes = -1
+            is_cordoned = False
         unknown = reader.read_unknown_tagged_fields() if version >= 2 else None
-        return cls(error_code, log_dir, topics, total_bytes, usable_bytes, unknown)
+        return cls(error_code, log_dir, topics, total_bytes, usable_bytes, is_cordoned, unknown)
 
     def write(self, writer: Writer, version: int) -> None:
         writer.buffer += INT16.pack(self.error_code)
@@ -256,7 +264,9 @@ class DescribeLogDirsResult(Message):
         else:
             writer.write_count(len(self.topics))
             writer.write_structs(self.topics, version)
-        if version >= 4:
+        if version >= 5:
+            writer.buffer += INT64_INT64_BOOL.pack(self.total_bytes, self.usable_bytes, self.is_cordoned)
+        elif version >= 4:
             writer.buffer += INT64_INT64.pack(self.total_bytes, self.usable_bytes)
         if version >= 2:
             writer.write_unknown_tagged_fields(self.unknown_tagged_fields)
@@ -265,11 +275,11 @@ class DescribeLogDirsResult(Message):
 
 
 class DescribeLogDirsResponse(Message):
-    """Versions 0 to 4."""
+    """Versions 0 to 5."""
 
     API_KEY = 35
     MIN_VERSION = 0
-    MAX_VERSION = 4
+    MAX_VERSION = 5
     FLEXIBLE_FROM = 2
     __slots__: tuple[str, ...] = ("throttle_time_ms", "error_code", "results", "unknown_tagged_fields")
     WEIGHT = 5
@@ -288,7 +298,7 @@ class DescribeLogDirsResponse(Message):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 4:
+        if not 0 <= version <= 5:
             raise unsupported_version(cls, version)
         if version >= 3:
             throttle_time_ms, error_code = reader.unpack(INT32_INT16)
@@ -304,7 +314,7 @@ class DescribeLogDirsResponse(Message):
         return cls(throttle_time_ms, error_code, results, unknown)
 
     def write(self, writer: Writer, version: int) -> None:
-        if not 0 <= version <= 4:
+        if not 0 <= version <= 5:
             raise unsupported_version(type(self), version)
         if version >= 3:
             writer.buffer += INT32_INT16.pack(self.throttle_time_ms, self.error_code)

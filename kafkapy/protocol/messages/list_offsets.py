@@ -126,11 +126,11 @@ class ListOffsetsTopic(Message):
 
 
 class ListOffsetsRequest(Message):
-    """Versions 0 to 10."""
+    """Versions 0 to 11."""
 
     API_KEY = 2
     MIN_VERSION = 0
-    MAX_VERSION = 10
+    MAX_VERSION = 11
     FLEXIBLE_FROM = 6
     __slots__: tuple[str, ...] = ("replica_id", "isolation_level", "topics", "timeout_ms", "unknown_tagged_fields")
     WEIGHT = 6
@@ -151,7 +151,7 @@ class ListOffsetsRequest(Message):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 10:
+        if not 0 <= version <= 11:
             raise unsupported_version(cls, version)
         if version >= 2:
             replica_id, isolation_level = reader.unpack(INT32_INT8)
@@ -171,7 +171,7 @@ class ListOffsetsRequest(Message):
         return cls(replica_id, isolation_level, topics, timeout_ms, unknown)
 
     def write(self, writer: Writer, version: int) -> None:
-        if not 0 <= version <= 10:
+        if not 0 <= version <= 11:
             raise unsupported_version(type(self), version)
         if version >= 2:
             writer.buffer += INT32_INT8.pack(self.replica_id, self.isolation_level)
@@ -313,11 +313,11 @@ class ListOffsetsTopicResponse(Message):
 
 
 class ListOffsetsResponse(Message):
-    """Versions 0 to 10."""
+    """Versions 0 to 11."""
 
     API_KEY = 2
     MIN_VERSION = 0
-    MAX_VERSION = 10
+    MAX_VERSION = 11
     FLEXIBLE_FROM = 6
     __slots__: tuple[str, ...] = ("throttle_time_ms", "topics", "unknown_tagged_fields")
     WEIGHT = 4
@@ -334,7 +334,7 @@ class ListOffsetsResponse(Message):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 10:
+        if not 0 <= version <= 11:
             raise unsupported_version(cls, version)
         if version >= 2:
             throttle_time_ms = reader.read_int32()
@@ -349,7 +349,7 @@ class ListOffsetsResponse(Message):
         return cls(throttle_time_ms, topics, unknown)
 
     def write(self, writer: Writer, version: int) -> None:
-        if not 0 <= version <= 10:
+        if not 0 <= version <= 11:
             raise unsupported_version(type(self), version)
         if version >= 2:
             writer.buffer += INT32.pack(self.throttle_time_ms)

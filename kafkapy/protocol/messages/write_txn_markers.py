@@ -12,6 +12,7 @@ from kafkapy.protocol.writer import Writer
 
 INT32 = Struct(">i")
 INT32_INT16 = Struct(">ih")
+INT32_INT8 = Struct(">ib")
 INT64 = Struct(">q")
 INT64_INT16_BOOL = Struct(">qh?")
 
@@ -65,9 +66,10 @@ class WritableTxnMarker(Message):
         "transaction_result",
         "topics",
         "coordinator_epoch",
+        "transaction_version",
         "unknown_tagged_fields",
     )
-    WEIGHT = 7
+    WEIGHT = 8
 
     def __init__(
         self,
@@ -76,6 +78,7 @@ class WritableTxnMarker(Message):
         transaction_result: bool = False,  # true: commit, false: abort
         topics: list[WritableTxnMarkerTopic] = EMPTY,  # one item for each topic
         coordinator_epoch: int = 0,  # epoch of the coordinator, for fencing
+        transaction_version: int = 0,  # v2+: feature level of the transaction; 2: each transaction has an epoch of its own (KIP-890)
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.producer_id = producer_id
@@ -83,6 +86,7 @@ class WritableTxnMarker(Message):
         self.transaction_result = transaction_result
         self.topics = [] if topics is EMPTY else topics
         self.coordinator_epoch = coordinator_epoch
+        self.transaction_version = transaction_version
         self.unknown_tagged_fields = unknown_tagged_fields
 
     @classmethod
@@ -93,9 +97,15 @@ class WritableTxnMarker(Message):
             topics = reader.read_structs(WritableTxnMarkerTopic, reader.read_compact_count(), version)
         else:
             topics = reader.read_structs(WritableTxnMarkerTopic, reader.read_count(), version)
-        coordinator_epoch = reader.read_int32()
+        if version >= 2:
+            coordinator_epoch, transaction_version = reader.unpack(INT32_INT8)
+        else:
+            coordinator_epoch = reader.read_int32()
+            transaction_version = 0
         unknown = reader.read_unknown_tagged_fields() if version >= 1 else None
-        return cls(producer_id, producer_epoch, transaction_result, topics, coordinator_epoch, unknown)
+        return cls(
+            producer_id, producer_epoch, transaction_result, topics, coordinator_epoch, transaction_version, unknown
+        )
 
     def write(self, writer: Writer, version: int) -> None:
         writer.buffer += INT64_INT16_BOOL.pack(self.producer_id, self.producer_epoch, self.transaction_result)
@@ -105,7 +115,10 @@ class WritableTxnMarker(Message):
         else:
             writer.write_count(len(self.topics))
             writer.write_structs(self.topics, version)
-        writer.buffer += INT32.pack(self.coordinator_epoch)
+        if version >= 2:
+            writer.buffer += INT32_INT8.pack(self.coordinator_epoch, self.transaction_version)
+        else:
+            writer.buffer += INT32.pack(self.coordinator_epoch)
         if version >= 1:
             writer.write_unknown_tagged_fields(self.unknown_tagged_fields)
         elif self.unknown_tagged_fields:
@@ -113,11 +126,11 @@ class WritableTxnMarker(Message):
 
 
 class WriteTxnMarkersRequest(Message):
-    """Versions 0 to 1."""
+    """Versions 0 to 2."""
 
     API_KEY = 27
     MIN_VERSION = 0
-    MAX_VERSION = 1
+    MAX_VERSION = 2
     FLEXIBLE_FROM = 1
     __slots__: tuple[str, ...] = ("markers", "unknown_tagged_fields")
     WEIGHT = 3
@@ -132,7 +145,7 @@ class WriteTxnMarkersRequest(Message):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 1:
+        if not 0 <= version <= 2:
             raise unsupported_version(cls, version)
         markers: list[WritableTxnMarker]
         if version >= 1:
@@ -143,7 +156,7 @@ class WriteTxnMarkersRequest(Message):
         return cls(markers, unknown)
 
     def write(self, writer: Writer, version: int) -> None:
-        if not 0 <= version <= 1:
+        if not 0 <= version <= 2:
             raise unsupported_version(type(self), version)
         if version >= 1:
             writer.write_compact_count(len(self.markers))
@@ -267,11 +280,11 @@ class WritableTxnMarkerResult(Message):
 
 
 class WriteTxnMarkersResponse(Message):
-    """Versions 0 to 1."""
+    """Versions 0 to 2."""
 
     API_KEY = 27
     MIN_VERSION = 0
-    MAX_VERSION = 1
+    MAX_VERSION = 2
     FLEXIBLE_FROM = 1
     __slots__: tuple[str, ...] = ("markers", "unknown_tagged_fields")
     WEIGHT = 3
@@ -286,7 +299,7 @@ class WriteTxnMarkersResponse(Message):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 1:
+        if not 0 <= version <= 2:
             raise unsupported_version(cls, version)
         markers: list[WritableTxnMarkerResult]
         if version >= 1:
@@ -297,7 +310,7 @@ class WriteTxnMarkersResponse(Message):
         return cls(markers, unknown)
 
     def write(self, writer: Writer, version: int) -> None:
-        if not 0 <= version <= 1:
+        if not 0 <= version <= 2:
             raise unsupported_version(type(self), version)
         if version >= 1:
             writer.write_compact_count(len(self.markers))

@@ -83,7 +83,7 @@ def _refused_commit(request: OffsetCommitRequest) -> Steps[Verdict]:
         request.topics,
         (name, partition_indexes),
         lambda index: OffsetCommitResponsePartition(index, NO_GROUP),
-        OffsetCommitResponseTopic,
+        lambda topic, rows: OffsetCommitResponseTopic(topic, partitions=rows),
     )
     return OffsetCommitResponse(topics=rows)
 
@@ -98,7 +98,7 @@ def _offset_commit(rights: Rights, request: OffsetCommitRequest) -> Steps[Verdic
             denied,
             (name, partition_indexes),
             lambda index: OffsetCommitResponsePartition(index, NO_TOPIC),
-            OffsetCommitResponseTopic,
+            lambda topic, rows: OffsetCommitResponseTopic(topic, partitions=rows),
         ),
     )
 

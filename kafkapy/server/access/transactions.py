@@ -117,7 +117,7 @@ def _refused_commit(request: TxnOffsetCommitRequest, error_code: int) -> Steps[V
         request.topics,
         (name, partition_indexes),
         lambda index: TxnOffsetCommitResponsePartition(index, error_code),
-        TxnOffsetCommitResponseTopic,
+        lambda topic, rows: TxnOffsetCommitResponseTopic(topic, partitions=rows),
     )
     return TxnOffsetCommitResponse(topics=rows)
 
@@ -132,7 +132,7 @@ def _txn_offset_commit(rights: Rights, request: TxnOffsetCommitRequest) -> Steps
             denied,
             (name, partition_indexes),
             lambda index: TxnOffsetCommitResponsePartition(index, NO_TOPIC),
-            TxnOffsetCommitResponseTopic,
+            lambda topic, rows: TxnOffsetCommitResponseTopic(topic, partitions=rows),
         ),
     )
 

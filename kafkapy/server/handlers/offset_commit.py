@@ -132,7 +132,7 @@ def _commit_many(
 def _build_in_steps(errors: dict[TopicPartition, int]) -> Steps[OffsetCommitResponse]:
     topics = yield from rows_by_topic(
         errors,
-        lambda name: OffsetCommitResponseTopic(name, []),
+        lambda name: OffsetCommitResponseTopic(name, partitions=[]),
         lambda topic, *answer: topic.partitions.append(OffsetCommitResponsePartition(*answer)),
     )
     return OffsetCommitResponse(topics=topics)
@@ -185,7 +185,7 @@ def _varying(request: OffsetCommitRequest) -> Vary[OffsetCommitRequest]:
 
     def vary(offsets: tuple[int, ...], _: Records | None) -> OffsetCommitRequest:
         partitions = list(map(OffsetCommitRequestPartition, indexes, offsets, *columns))
-        return OffsetCommitRequest(*start, [OffsetCommitRequestTopic(name, partitions)])
+        return OffsetCommitRequest(*start, [OffsetCommitRequestTopic(name, partitions=partitions)])
 
     return vary
 
@@ -211,6 +211,6 @@ def _build(errors: dict[TopicPartition, int]) -> OffsetCommitResponse:
     for (name, index), error_code in errors.items():  # as few_rows does, with fewer calls
         topic = topics.get(name)
         if topic is None:
-            topic = topics[name] = OffsetCommitResponseTopic(name, [])
+            topic = topics[name] = OffsetCommitResponseTopic(name, partitions=[])
         topic.partitions.append(OffsetCommitResponsePartition(index, error_code))
     return OffsetCommitResponse(topics=list(topics.values()))

@@ -98,7 +98,7 @@ def _build(errors: Mapping[TopicPartition, int]) -> Steps[TxnOffsetCommitRespons
 
 
 def _topic(name: str) -> TxnOffsetCommitResponseTopic:
-    return TxnOffsetCommitResponseTopic(name, [])
+    return TxnOffsetCommitResponseTopic(name, partitions=[])
 
 
 def _row(topic: TxnOffsetCommitResponseTopic, index: int, error_code: int) -> None:

@@ -133,7 +133,7 @@ def test_an_answer_that_was_encoded_before_is_shown(tmp_path: Path, shown: Shown
             client = await Client.connect(broker)
             for name in ("t", GROUP_METADATA_TOPIC):
                 await client.create_topic(name)
-            topic = OffsetCommitRequestTopic("t", [OffsetCommitRequestPartition(0, 1)])
+            topic = OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 1)])
             for _ in range(2):
                 await client.ask(OffsetCommitRequest("g", topics=[topic]), 8)
             await client.close()

@@ -52,7 +52,7 @@ def _topics(response: Any) -> dict[str, int]:
 
 
 def _commit(group_id: str, *topics: str) -> OffsetCommitRequest:
-    rows = [OffsetCommitRequestTopic(topic, [OffsetCommitRequestPartition(0, 1)]) for topic in topics]
+    rows = [OffsetCommitRequestTopic(topic, partitions=[OffsetCommitRequestPartition(0, 1)]) for topic in topics]
     return OffsetCommitRequest(group_id, topics=rows)
 
 

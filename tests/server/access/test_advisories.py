@@ -109,7 +109,7 @@ def test_a_transaction_can_t_commit_offsets_of_a_foreign_group(tmp_path: Path) -
                 await guarded.broker.clock.sleep(10)  # the coordinator is being made
             added = AddOffsetsToTxnRequest("x", own.producer_id, own.producer_epoch, "g")
             assert (await ask(added, 0)).error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
-            topics = [TxnOffsetCommitRequestTopic("t", [TxnOffsetCommitRequestPartition(0, 1, -1, "")])]
+            topics = [TxnOffsetCommitRequestTopic("t", partitions=[TxnOffsetCommitRequestPartition(0, 1, -1, "")])]
             commit = TxnOffsetCommitRequest("x", "g", own.producer_id, own.producer_epoch, topics=topics)
             answer = await ask(commit, 2)
             assert answer.topics[0].partitions[0].error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED

@@ -160,9 +160,9 @@ def test_a_request_without_a_socket_is_answered_with_a_message(tmp_path: Path) -
                 await client.create_topic(name)
             requests = LocalRequests(ALL_APIS)
             requests.serve(broker.services, Session.local("PLAINTEXT"))
-            topic = OffsetCommitRequestTopic("t", [OffsetCommitRequestPartition(0, 1)])
+            topic = OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 1)])
             response = requests.handle(OffsetCommitRequest("g", topics=[topic]), 8)
-            answered = OffsetCommitResponseTopic("t", [OffsetCommitResponsePartition(0, 0)])
+            answered = OffsetCommitResponseTopic("t", partitions=[OffsetCommitResponsePartition(0, 0)])
             assert response == OffsetCommitResponse(topics=[answered])
 
     run(scenario())

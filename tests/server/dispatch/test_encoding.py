@@ -113,7 +113,7 @@ def test_an_interceptor_changes_its_own_answer_alone(tmp_path: Path) -> None:
             client = await Client.connect(broker)
             await client.create_topic("t")
             await client.create_topic(GROUP_METADATA_TOPIC)
-            topic = OffsetCommitRequestTopic("t", [OffsetCommitRequestPartition(0, 1)])
+            topic = OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 1)])
             response = await client.ask(OffsetCommitRequest("g", topics=[topic]), 8)
             await client.close()
             return int(response.topics[0].partitions[0].error_code)

@@ -286,7 +286,7 @@ def test_six_apis_by_turns_keep_their_forms(tmp_path: Path) -> None:
                     (HeartbeatRequest("g", 1, "m"), 3),
                     (MetadataRequest([MetadataRequestTopic(name="t")], allow_auto_topic_creation=False), 8),
                     (ListOffsetsRequest(-1, 0, [ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, -1)])]), 5),
-                    (OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", partitions)]), 7),
+                    (OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", partitions=partitions)]), 7),
                     (produce_request("t", batch(b"v")), 8),
                 ):
                     await client.ask(request, version)

@@ -237,7 +237,7 @@ def test_commits_are_those_of_decoded_requests(seed: int, tmp_path: Path) -> Non
                 answers = []
                 for group in ("a", "b"):
                     generation, member_id = members[group]
-                    topics = [OffsetCommitRequestTopic("t", partitions)]
+                    topics = [OffsetCommitRequestTopic("t", partitions=partitions)]
                     request = OffsetCommitRequest(group, generation + is_wrong, member_id, topics=topics)
                     data = frame(request, version, correlation_id=rng.randrange(1000))
                     if group == "a":
@@ -257,7 +257,7 @@ def test_commits_are_those_of_decoded_requests(seed: int, tmp_path: Path) -> Non
 
 def commit_of(group: str, offset: int, **fields: Any) -> OffsetCommitRequest:
     partition = OffsetCommitRequestPartition(0, offset)
-    return OffsetCommitRequest(group, topics=[OffsetCommitRequestTopic("t", [partition])], **fields)
+    return OffsetCommitRequest(group, topics=[OffsetCommitRequestTopic("t", partitions=[partition])], **fields)
 
 
 def test_a_commit_waits_for_other_replicas_and_knows_deleted_topics(tmp_path: Path) -> None:

@@ -178,7 +178,7 @@ def test_a_coordinators_partition_moves_under_it(tmp_path: Path) -> None:
                     break
 
             async def commit(offset: int) -> int:
-                topic = OffsetCommitRequestTopic("t", [OffsetCommitRequestPartition(0, offset)])
+                topic = OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, offset)])
                 answer = await client.ask(OffsetCommitRequest("g", topics=[topic]), 2)
                 code: int = answer.topics[0].partitions[0].error_code
                 return code

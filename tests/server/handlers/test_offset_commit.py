@@ -38,7 +38,7 @@ from tests.server.harness import run
 def request(topic: str = "t", request_fields: dict[str, Any] | None = None, **fields: Any) -> OffsetCommitRequest:
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=60, **fields)
     return OffsetCommitRequest(
-        group_id="g", topics=[OffsetCommitRequestTopic(topic, [partition])], **(request_fields or {})
+        group_id="g", topics=[OffsetCommitRequestTopic(topic, partitions=[partition])], **(request_fields or {})
     )
 
 
@@ -93,7 +93,7 @@ def test_the_usual_answer_is_encoded_once_and_the_same_bytes() -> None:
     asker = Asker()
     for version in (2, 3, 2, 7, 8, 8):
         answer = offset_commit.handle(asker.context(version), request())
-        topic = OffsetCommitResponseTopic("t", [OffsetCommitResponsePartition(0, 0)])
+        topic = OffsetCommitResponseTopic("t", partitions=[OffsetCommitResponsePartition(0, 0)])
         expected = OffsetCommitResponse(topics=[topic])
         header, is_flexible = RequestHeader(ApiKey.OFFSET_COMMIT, version, 7), version == 8
         assert encode(header, is_flexible, answer) == encode(header, is_flexible, expected)  # type: ignore[arg-type]
@@ -106,7 +106,7 @@ def test_answers_with_many_partitions_or_errors_are_not_cached() -> None:
     many = range(offset_commit._KNOWN_PARTITIONS + 1)
     asker.world.broker.image = image("t", partitions=len(many))
     partitions = [OffsetCommitRequestPartition(index, 5) for index in many]
-    all_of_them = OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", partitions)])
+    all_of_them = OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", partitions=partitions)])
     assert answers(asker.ask(offset_commit, all_of_them, 8)) == [("t", [(index, 0) for index in many])]
     asker.world.broker.error = KafkaStorageError()
     assert answers(asker.ask(offset_commit, request(), 8)) == [("t", [(0, 16)])]
@@ -118,7 +118,7 @@ def test_partitions_that_do_not_exist() -> None:
     assert answers(asker.ask(offset_commit, request("unknown"), 8)) == [("unknown", [(0, 3)])]
     assert not asker.world.has_group()
     mixed = request()
-    mixed.topics.append(OffsetCommitRequestTopic("t", [OffsetCommitRequestPartition(1, 5)]))
+    mixed.topics.append(OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(1, 5)]))
     assert answers(asker.ask(offset_commit, mixed, 8)) == [("t", [(0, 0), (1, 3)])]
 
 
@@ -174,7 +174,7 @@ MANY = range(3 * COMMITS_IN_A_STEP)
 def many(**fields: Any) -> OffsetCommitRequest:
     """A commit of each of ``MANY`` partitions, the last one once more."""
     partitions = [OffsetCommitRequestPartition(number, 7, **fields) for number in (*MANY, MANY[-1])]
-    return OffsetCommitRequest("g", -1, "", topics=[OffsetCommitRequestTopic("t", partitions)])
+    return OffsetCommitRequest("g", -1, "", topics=[OffsetCommitRequestTopic("t", partitions=partitions)])
 
 
 def large_asker(partitions: int = len(MANY)) -> Asker:
@@ -250,7 +250,7 @@ def test_a_large_commit_waits_for_all_replicas() -> None:
 )
 def test_which_commits_are_large(sizes: list[int], expected: bool) -> None:
     assert (
-        is_large([OffsetCommitRequestTopic("t", [OffsetCommitRequestPartition(0)] * size) for size in sizes])
+        is_large([OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0)] * size) for size in sizes])
         == expected
     )
 
@@ -266,7 +266,9 @@ def test_many_offsets_of_version_0_are_written_in_pieces() -> None:
 
     asker.services.store = SimpleNamespace(transactions=transactions)
     named = [OffsetCommitRequestPartition(index % 310, index) for index in range(10_000)]
-    response = asker.ask(offset_commit, OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", named)]), 0)
+    response = asker.ask(
+        offset_commit, OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", partitions=named)]), 0
+    )
     assert (sum(written), max(written)) == (300, TREE_NODES_AT_ONCE)
     codes = {each.partition_index: each.error_code for each in response.topics[0].partitions}
     assert codes == {**dict.fromkeys(range(300), 0), **dict.fromkeys(range(300, 310), 3)}
@@ -275,8 +277,10 @@ def test_many_offsets_of_version_0_are_written_in_pieces() -> None:
 def test_commits_are_split_by_whether_their_partition_exists() -> None:
     metadata = MetadataImage(topics={"t": SimpleNamespace(partitions={0: None, 1: None})})  # type: ignore[dict-item]  # the part that is used
     topics = [
-        OffsetCommitRequestTopic("gone", [OffsetCommitRequestPartition(0, 5)]),
-        OffsetCommitRequestTopic("t", [OffsetCommitRequestPartition(index, 6 + index) for index in (2, 1, 0)]),
+        OffsetCommitRequestTopic("gone", partitions=[OffsetCommitRequestPartition(0, 5)]),
+        OffsetCommitRequestTopic(
+            "t", partitions=[OffsetCommitRequestPartition(index, 6 + index) for index in (2, 1, 0)]
+        ),
     ]
     commits, errors = split_by_existence(metadata, topics, 100, 200)
     assert commits == {

@@ -23,7 +23,9 @@ Codes = dict[tuple[str, int], int]
 
 def request(*partitions: tuple[str, int], group_id: str = "g", **fields: Any) -> TxnOffsetCommitRequest:
     topics = [
-        TxnOffsetCommitRequestTopic(name, [TxnOffsetCommitRequestPartition(index, 5, committed_metadata=None)])
+        TxnOffsetCommitRequestTopic(
+            name, partitions=[TxnOffsetCommitRequestPartition(index, 5, committed_metadata=None)]
+        )
         for name, index in partitions
     ]
     return TxnOffsetCommitRequest("x", group_id, 1000, 0, topics=topics, **fields)

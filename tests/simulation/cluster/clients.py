@@ -168,7 +168,7 @@ class Clients:
         offset = 0
         while not self._is_finishing:
             offset += 1
-            asked = OffsetCommitRequestTopic(TP.topic, [OffsetCommitRequestPartition(TP.partition, offset)])
+            asked = OffsetCommitRequestTopic(TP.topic, partitions=[OffsetCommitRequestPartition(TP.partition, offset)])
             request = OffsetCommitRequest(GROUP, topics=[asked])
             await self._of_group(client, request, 7)
             self.world.note(f"the offset {offset} is committed")

@@ -166,7 +166,7 @@ class Coordinators:
         client = CoordinatorClient(self._world, group)
         while not self._is_finishing:
             offset = self._committed[group] + 1
-            topic = OffsetCommitRequestTopic(TP.topic, [OffsetCommitRequestPartition(TP.partition, offset)])
+            topic = OffsetCommitRequestTopic(TP.topic, partitions=[OffsetCommitRequestPartition(TP.partition, offset)])
             await client.of_group(group, OffsetCommitRequest(group, topics=[topic]), 7)
             self._committed[group] = offset
             self._world.note(f"the offset {offset} is committed")

@@ -144,7 +144,7 @@ class Worker:
         add_offsets = AddOffsetsToTxnRequest(*whose, self.group)
         await client.of_transactional_id(self.transactional_id, add_offsets, 1)
         commit = TxnOffsetCommitRequestPartition(self.source.partition, told.number)
-        topic = TxnOffsetCommitRequestTopic(self.source.topic, [commit])
+        topic = TxnOffsetCommitRequestTopic(self.source.topic, partitions=[commit])
         offsets = TxnOffsetCommitRequest(self.transactional_id, self.group, *whose[1:], topics=[topic])
         await client.of_group(self.group, offsets, 2)
         if is_finishing() and self._random.random() < 0.5:

@@ -200,7 +200,7 @@ def test_offset_expiry(tmp_path: Path) -> None:
             await client.create_topic("t")
             await client.ask(FindCoordinatorRequest("g"), 2)
             partition = OffsetCommitRequestPartition(0, 5)
-            commit = OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", [partition])])
+            commit = OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", partitions=[partition])])
             assert (await client.ask(commit, 7)).topics[0].partitions[0].error_code == 0
             wish = OffsetFetchRequest("g", [OffsetFetchRequestTopic("t", [0])])
 

@@ -68,7 +68,7 @@ class WireMember:
         )
 
     async def commit(self, partition: int, offset: int) -> int:
-        topic = OffsetCommitRequestTopic(self.topic, [OffsetCommitRequestPartition(partition, offset)])
+        topic = OffsetCommitRequestTopic(self.topic, partitions=[OffsetCommitRequestPartition(partition, offset)])
         request = OffsetCommitRequest(self.group, self.generation, self.member_id, topics=[topic])
         answer = await self.client.ask(request, 5)
         return int(answer.topics[0].partitions[0].error_code)
