@@ -56,7 +56,7 @@ def test_the_keys_of_a_broker(broker: Broker) -> None:
         assert _names(wire, BROKER, own, _shuffled(names[:100])) == in_table_order(names[:100])
 
 
-@pytest.mark.differs("kafka-4.1.0", reason="the cluster's min.insync.replicas can't be removed (KIP-966)")
+@pytest.mark.differs("kafka-4.4.0", reason="the cluster's min.insync.replicas can't be removed (KIP-966)")
 def test_the_keys_of_all_brokers(broker: Broker) -> None:
     values = {
         "log.cleaner.backoff.ms": "16000",
