@@ -86,7 +86,6 @@ def check(oracle: Oracle, ours: Message, other: Message, version: int) -> None:
 def test_every_message_of_the_release_is_there(oracle: Oracle, theirs: dict[tuple[str, object], Message]) -> None:
     """The definitions are those of all messages, generated or not."""
     ours = {identity(message) for message in load_all().values()}
-    unstable = {88, 89} if oracle.release == "4.4.0" else set()  # the streams groups' APIs
     aliases = {("data", "LeaderChangeMessage")}
-    missing = {key for key in theirs if key not in ours and key[1] not in unstable} - aliases
+    missing = {key for key in theirs if key not in ours} - aliases
     assert not missing
