@@ -148,6 +148,26 @@ REGISTRY: Final = {
         Api(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0, "alter_user_scram_credentials", (_ALTER_CLUSTER,)),
         Api(ApiKey.ALTER_PARTITION, 0, 0, "alter_partition", (_CLUSTER_ACTION,), between_brokers=True),
         Api(ApiKey.UPDATE_FEATURES, 0, 0, "update_features", (_ALTER_CLUSTER,)),
+        Api(ApiKey.DESCRIBE_CLUSTER, 0, 2, "describe_cluster", (_DESCRIBE_CLUSTER,), needs_whole_image=True),
+        Api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, "describe_producers", (_READ_TOPIC,)),
+        Api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, "describe_transactions", (_DESCRIBE_TRANSACTIONAL_ID, _DESCRIBE_TOPIC)),
+        Api(ApiKey.LIST_TRANSACTIONS, 0, 1, "list_transactions", (_DESCRIBE_TRANSACTIONAL_ID,)),
+        Api(
+            ApiKey.LIST_CLIENT_METRICS_RESOURCES,
+            0,
+            1,
+            "list_config_resources",
+            (_DESCRIBE_CONFIGS_CLUSTER,),
+            needs_whole_image=True,
+        ),
+        Api(
+            ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+            0,
+            0,
+            "describe_topic_partitions",
+            (_DESCRIBE_TOPIC,),
+            needs_whole_image=True,
+        ),
     )
 }
 
