@@ -22,6 +22,7 @@ from kafkapy.config.broker_keys import (
     broker_key,
 )
 from kafkapy.config.errors import InvalidAlterationError, InvalidConfigError, InvalidValueError
+from kafkapy.config.java_classes import check_classes
 from kafkapy.config.keys import ConfigKey, ConfigType, Dynamic, format_value
 from kafkapy.config.log_config import validate_topic_overrides
 from kafkapy.config.topic_keys import topic_key
@@ -174,6 +175,10 @@ def _values_are_allowed(_config: BrokerConfig, _name: str, overrides: Mapping[st
             key.parse(text)
 
 
+def _classes_are_known(_config: BrokerConfig, _name: str, overrides: Mapping[str, str]) -> None:
+    check_classes(overrides)
+
+
 def _keys_of_one_broker_have_its_id(_config: BrokerConfig, name: str, overrides: Mapping[str, str]) -> None:
     own = [each for each in overrides if not name and _belongs_to_one_broker(each)]
     if own:
@@ -250,6 +255,7 @@ _RULES: Final = (
     _only_dynamic_keys,
     _security_keys_name_a_listener,
     _values_are_allowed,
+    _classes_are_known,
     _keys_of_one_broker_have_its_id,
     _passwords_can_be_encrypted,
     _thread_counts_at_most_double,

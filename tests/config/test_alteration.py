@@ -139,6 +139,7 @@ def test_bad_overrides_of_a_topic_are_refused(overrides: dict[str, str], code: i
         ),
         ({"log.retention.ms": "x"}, "Invalid value x for configuration log.retention.ms"),
         ({"log.retention.ms": "0"}, "must be -1 (no limit) or at least 1"),
+        ({"principal.builder.class": "a.B"}, "principal.builder.class is a.B: kafkapy can't load Java classes"),
         ({"num.io.threads": "100"}, "num.io.threads=100 must be between half and double of the current value 8"),
         ({"num.io.threads": "3"}, "must be between half and double"),
         ({"num.io.threads": "0"}, "must be at least 1"),
