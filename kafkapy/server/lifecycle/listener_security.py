@@ -34,6 +34,7 @@ logger: Final = logging.getLogger(__name__)
 _TLS_PROTOCOLS: Final = frozenset({"SSL", "SASL_SSL"})
 _SASL_PROTOCOLS: Final = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
 _CLIENT_AUTH: Final = "ssl.client.auth"
+_LOGIN_HANDLER: Final = "sasl.login.callback.handler.class"
 _MAX_SESSION: Final = "connections.max.reauth.ms"
 
 
@@ -253,6 +254,8 @@ def peer_security(config: BrokerConfig, listener: str, protocol: str, clock: Clo
     """Return the security of connections to that listener of other brokers; raises InvalidConfigError."""
     values = listener_values(config, listener) | {"security.protocol": protocol}
     mechanism = values["sasl.mechanism"] = config.text("sasl.mechanism.inter.broker.protocol")
+    values |= _mechanism_values(config, listener, mechanism, (_LOGIN_HANDLER, *OAUTH_KEYS))
+    values[OAUTH_ALLOWED_URLS] = format_value(config[OAUTH_ALLOWED_URLS]) or ""
     key = jaas_key(listener, mechanism)
     values["sasl.jaas.config"] = _own_text(config, key) or ""
     try:
