@@ -110,14 +110,14 @@ def sasl_handshake(mechanism: str, tokens: Tokens) -> Callable[[str], Handshake]
         except AuthenticationFailedError as error:
             raise ProtocolError(str(error)) from None
         while True:
-            reply = yield SaslAuthenticateRequest(token), 0
+            reply = yield SaslAuthenticateRequest(token), 1  # with the session's lifetime
             assert isinstance(reply, SaslAuthenticateResponse), "a response is of the class of its request"
             if reply.error_code:
                 raise ProtocolError(reply.error_message or f"authentication failed with error {reply.error_code}")
             try:
                 token = steps.send(bytes(reply.auth_bytes))
             except StopIteration:
-                return
+                return reply.session_lifetime_ms
             except AuthenticationFailedError as error:
                 raise ProtocolError(str(error)) from None
 
