@@ -50,7 +50,9 @@ def test_an_answer_without_a_token_says_so(status: int, content: bytes, problem:
 
 @pytest.mark.parametrize("options", [{"clientSecret": "secret"}, {"clientId": "id", "clientSecret": " "}])
 def test_a_login_without_credentials_is_refused(options: dict[str, str]) -> None:
-    with pytest.raises(InvalidSecurityError, match=r"has no client(Id|Secret), which the token endpoint needs"):
+    with pytest.raises(
+        InvalidSecurityError, match=r"OAUTHBEARER has no client(Id|Secret), which the token endpoint needs"
+    ):
         make_login({HANDLER: FILE_HANDLERS[0], TOKEN_URL: "https://issuer.test/"}, options, ManualClock())
 
 

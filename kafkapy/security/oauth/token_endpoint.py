@@ -25,7 +25,9 @@ class TokenEndpoint:
         self._machine_s = machine_s
         missing = [name for name in (_ID, _SECRET) if not options.get(name, "").strip()]
         if missing:
-            raise InvalidSecurityError(f"sasl.jaas.config has no {missing[0]}, which the token endpoint needs")
+            raise InvalidSecurityError(
+                f"the login module of OAUTHBEARER has no {missing[0]}, which the token endpoint needs"
+            )
         self._form: Final = _form(options[_ID].strip(), options[_SECRET].strip(), options.get(_SCOPE, "").strip())
 
     def new_token(self) -> str:
