@@ -352,6 +352,14 @@ class BrokerConfig:
         return not self._static.get("zookeeper.connect")
 
     @property
+    def has_topic_ids(self) -> bool:
+        """Whether topics get ids (KIP-516).
+
+        In a cluster on ZooKeeper they don't: its inter-broker protocol is 2.7 at most, which has no ids.
+        """
+        return self.embedded_store
+
+    @property
     def broker_id(self) -> int:
         """``broker.id``; -1 means that one is to be generated."""
         return self.integer("broker.id")
