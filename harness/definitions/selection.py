@@ -2,7 +2,8 @@
 
 The registry of the handlers lists the APIs that are served. The other messages (records of internal topics,
 subscriptions and assignments of consumers, requests to other brokers) are found by their imports, so a new message only
-needs to be imported. The definitions of all messages are in tools/codegen/definitions.
+needs to be imported, there or in the requests of the tests. The definitions of all messages are in
+tools/codegen/definitions.
 """
 
 import ast
@@ -12,14 +13,17 @@ from harness.definitions.model import Message, Versions
 from harness.definitions.names import module_name, modules
 from kafkapy.server.handlers import REGISTRY
 
-PACKAGE = Path(__file__).resolve().parent.parent.parent / "kafkapy"
+ROOT = Path(__file__).resolve().parent.parent.parent
+PACKAGE = ROOT / "kafkapy"
+CASES = ROOT / "harness" / "cases"
+"""Requests that tests send, also those that so far only Apache Kafka answers."""
 _MESSAGES = "kafkapy.protocol.messages"
 
 
 def generated_modules(messages: dict[str, Message]) -> dict[str, list[Message]]:
     """The modules to generate, with the messages of each."""
     served = {module_name(message) for message in messages.values() if message.api_key in REGISTRY}
-    wanted = served | _imported(PACKAGE)
+    wanted = served | _imported(PACKAGE) | _imported(CASES)
     return {module: members for module, members in modules(messages).items() if module in wanted}
 
 
