@@ -31,14 +31,16 @@ class SecuredBroker:
         plain = f"PLAINTEXT://{self.process.bootstrap}"
         listeners = [plain, *(f"{_name(kind)}://{address}" for kind, address in self.addresses.items())]
         protocols = [f"{_name(kind)}:{KINDS[kind].protocol}" for kind in KINDS]
+        token_key = "delegation.token.master.key"
         if isinstance(self.process, RealKafka) and not self.process.has_zookeeper:
             listeners.append(self.process.controller_listener)
             protocols.append("CONTROLLER:PLAINTEXT")
+            token_key = "delegation.token.secret.key"  # the older name is gone in 4.0
         settings = {
             "listeners": ",".join(listeners),
             "listener.security.protocol.map": ",".join(["PLAINTEXT:PLAINTEXT", *protocols]),
             "inter.broker.listener.name": "PLAINTEXT",
-            "delegation.token.master.key": "the-master-key",
+            token_key: "the-master-key",
         }
         for kind, security in self.security.items():
             for key, value in security.broker_settings().items():
