@@ -1,6 +1,7 @@
 """Kafka's own command-line tools, run from the jars of one release, a JVM for each call."""
 
 import subprocess
+from collections.abc import Sequence
 
 from harness.jars import class_path
 from harness.java import find_java
@@ -19,6 +20,16 @@ SCALA_TOOLS = {
 }
 DEEPER = {"ConsumerGroupCommand": "consumer.group.", "ConsoleConsumer": "consumer."}
 
+RENAMED = {
+    "ConsoleConsumer": {
+        "--property": "--formatter-property",
+        "--consumer-property": "--command-property",
+        "--consumer.config": "--command-config",
+    },
+    "ConsoleProducer": {"--property": "--reader-property", "--producer.config": "--command-config"},
+}
+"""Options of the consoles that have other names in 4.2 and later (KIP-1147), which print a line about the old ones."""
+
 
 def main_class(version: str, tool: str) -> str:
     """The full name of a tool's class in this release."""
@@ -26,6 +37,12 @@ def main_class(version: str, tool: str) -> str:
         if tool in names.split():
             return f"{package}.{tool}"
     return f"org.apache.kafka.tools.{DEEPER.get(tool, '')}{tool}"
+
+
+def options(version: str, tool: str, arguments: Sequence[str]) -> list[str]:
+    """The arguments with the names that options have in this release."""
+    renamed = RENAMED.get(tool, {}) if version.startswith("4.") else {}
+    return [renamed.get(each, each) for each in arguments]
 
 
 class JavaTools:
@@ -37,7 +54,7 @@ class JavaTools:
     def command(self, tool: str, *arguments: str, heap: str = "256M") -> list[str]:
         """The whole command line."""
         java = [*find_java().command, f"-Xmx{heap}", *QUIET, "-cp", class_path(self.version)]
-        return [*java, main_class(self.version, tool), *arguments]
+        return [*java, main_class(self.version, tool), *options(self.version, tool, arguments)]
 
     def run(self, tool: str, *arguments: str, text: str | None = None, timeout_s: float = 60) -> str:
         """Runs the tool with `text` as its input; returns its output, fails on a non-zero exit code."""

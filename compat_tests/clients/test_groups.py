@@ -2,7 +2,9 @@
 
 import pytest
 
+from compat_tests.brokers.topics import create_topic
 from compat_tests.clients.client import Client, KafkaCodeError, Sent, wait_until
+from harness.process import Broker
 
 pytestmark = pytest.mark.scenario("groups")
 
@@ -15,9 +17,9 @@ def group(topic_name: str) -> str:
 
 
 @pytest.fixture
-def wide_topic(client: Client, topic_name: str) -> str:
-    """A topic with four partitions, ten records in each."""
-    client.create_topic(topic_name, 4)
+def wide_topic(client: Client, broker: Broker, topic_name: str) -> str:
+    """A topic with four partitions, ten records in each; without leaders, kafkajs sends to the others again."""
+    create_topic(broker.bootstrap, topic_name, 4)
     client.produce(topic_name, [Sent(f"{i}".encode(), partition=i % 4) for i in range(40)])
     return topic_name
 

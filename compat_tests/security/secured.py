@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 from compat_tests.brokers.own_broker import own_broker
 from harness.process import HOST, Broker, ChildProcess, free_port
+from harness.real_kafka import RealKafka
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.users import MECHANISMS, set_password
 from kafkapy.testing.hosting.security import KINDS as ALL_KINDS
@@ -30,11 +31,16 @@ class SecuredBroker:
         plain = f"PLAINTEXT://{self.process.bootstrap}"
         listeners = [plain, *(f"{_name(kind)}://{address}" for kind, address in self.addresses.items())]
         protocols = [f"{_name(kind)}:{KINDS[kind].protocol}" for kind in KINDS]
+        token_key = "delegation.token.master.key"
+        if isinstance(self.process, RealKafka) and not self.process.has_zookeeper:
+            listeners.append(self.process.controller_listener)
+            protocols.append("CONTROLLER:PLAINTEXT")
+            token_key = "delegation.token.secret.key"  # the older name is gone in 4.0
         settings = {
             "listeners": ",".join(listeners),
             "listener.security.protocol.map": ",".join(["PLAINTEXT:PLAINTEXT", *protocols]),
             "inter.broker.listener.name": "PLAINTEXT",
-            "delegation.token.master.key": "the-master-key",
+            token_key: "the-master-key",
         }
         for kind, security in self.security.items():
             for key, value in security.broker_settings().items():
@@ -42,11 +48,15 @@ class SecuredBroker:
         return settings
 
     def store_users(self) -> None:
-        """Store the SCRAM credentials through the listener without security, by the API of KIP-554."""
+        """Store the SCRAM credentials through the listener without security, by the API of KIP-554.
+
+        A request has each user once: KRaft's controller takes no second mechanism of a user.
+        """
         kinds = [kind for kind in KINDS if KINDS[kind].mechanism in MECHANISMS]
         with ClusterClient(self.process.bootstrap) as client:
             for name, password in self.security[kinds[0]].users.items():
-                set_password(client, name, password, [KINDS[kind].mechanism for kind in kinds])
+                for kind in kinds:
+                    set_password(client, name, password, [KINDS[kind].mechanism])
 
     def port(self, kind: str) -> int:
         """The port of a kind of security."""

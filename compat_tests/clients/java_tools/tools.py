@@ -14,7 +14,7 @@ from typing import Self
 
 from harness.java import find_java
 from harness.java_programs import java_command
-from harness.java_tools import JavaTools, main_class
+from harness.java_tools import JavaTools, main_class, options
 
 SOURCE = Path(__file__).with_name("ToolServer.java")
 
@@ -62,7 +62,7 @@ class Tools:
             command = self._alone.command(tool, *arguments)
             run = subprocess.run(command, input=text, capture_output=True, text=True, timeout=timeout_s, check=False)
             return Said(run.returncode, run.stdout, run.stderr)
-        words = (main_class(self.version, tool), text, *arguments)
+        words = (main_class(self.version, tool), text, *options(self.version, tool, arguments))
         question = " ".join(base64.b64encode(word.encode()).decode() for word in words)
         code, out, err = self._ask(question, f"{tool} {' '.join(arguments)}", timeout_s).split(" ")
         return Said(int(code), base64.b64decode(out).decode(), base64.b64decode(err).decode())

@@ -115,10 +115,15 @@ func commitOffset(ctx context.Context, client *kgo.Client, q *agent.Question, wa
 	if err != nil {
 		return err
 	}
+	described, err := kadm.NewClient(client).ListTopics(ctx, q.Topic)
+	if err != nil {
+		return err
+	}
 	partition := kmsg.NewTxnOffsetCommitRequestTopicPartition()
 	partition.Offset = wanted.Offset
 	topic := kmsg.NewTxnOffsetCommitRequestTopic()
 	topic.Topic, topic.Partitions = q.Topic, append(topic.Partitions, partition)
+	topic.TopicID = described[q.Topic].ID // in versions from 6 on, instead of the name
 	commit := kmsg.NewPtrTxnOffsetCommitRequest()
 	commit.TransactionalID, commit.ProducerID, commit.ProducerEpoch, commit.Group = q.TransactionalID, id, epoch, *wanted.Group
 	commit.Topics = append(commit.Topics, topic)
