@@ -27,7 +27,7 @@ SNIPPETS = {
     "docs/operations.md": 12,
     "docs/original_clients.md": 14,
     "docs/security.md": 17,
-    "docs/spark.md": 15,
+    "docs/spark.md": 19,
     "docs/testing.md": 22,
     "spark_examples/README.md": 4,
 }

@@ -18,17 +18,14 @@ from typing import Any, Final, TypeVar
 
 from kafkapy.clock import Clock
 from kafkapy.errors import BrokerError
-from kafkapy.metadata.change_notes import ChangeNotes
+from kafkapy.metadata.change_notes import MOST_TRIES, ChangeNotes, change_with_note
 from kafkapy.metadata.exchange.consumer_offsets import FORBIDDEN_IN_PATH
 from kafkapy.metadata.store import (
     CLIENT_WAIT_MS,
-    BadVersionError,
     Create,
     Delete,
     MetadataStore,
     Node,
-    NodeExistsError,
-    NoNodeError,
     Operation,
     SessionEndedError,
     SetData,
@@ -44,10 +41,6 @@ from kafkapy.turns import pieces
 
 logger: Final = logging.getLogger(__name__)
 
-MOST_TRIES: Final = 11
-"""How often a write is tried whose node other brokers change meanwhile, as in Apache Kafka."""
-RETRY_MS: Final = 100
-"""The pause before the next try."""
 NODES_AT_ONCE: Final = 100
 """Nodes that are read together."""
 
@@ -239,35 +232,23 @@ class AclStore:
         await in_time(self._store, self._clock, CLIENT_WAIT_MS, self._change(pattern, update))
 
     async def _change(self, pattern: ResourcePattern, update: Update) -> None:
-        path = AclZNode.path(pattern)
-        async with self._one_at_a_time:
-            for _ in range(MOST_TRIES):
-                (node,) = await self._store.get_many([path])
-                before = _entries_of(path, node)
-                after = tuple(dict.fromkeys(await update(before)))
-                if await self._write(pattern, node, before, after):
-                    self.authorizer.replace(pattern, after)
-                    return
-                await self._clock.sleep(RETRY_MS)
-        raise AclNotStoredError(f"Other brokers changed the ACLs of {pattern.name!r} each of {MOST_TRIES} times")
+        path, note = AclZNode.path(pattern), AclChangesZNode.child_path(pattern)
 
-    async def _write(self, pattern: ResourcePattern, node: Node | None, before: Entries, after: Entries) -> bool:
-        """Write the entries and their note together; False if another broker has written since ``node`` was read."""
-        if set(after) == set(before):
-            return True
-        path, data = AclZNode.path(pattern), AclZNode.encode(after)
-        operation: Operation
-        if node is None:
-            operation = Create(path, data)
-        else:
+        async def decide(node: Node | None) -> tuple[Operation | None, Entries]:
+            before = _entries_of(path, node)
+            after = tuple(dict.fromkeys(await update(before)))
+            if set(after) == set(before):
+                return None, after
+            if node is None:
+                return Create(path, AclZNode.encode(after)), after
             version = node.stat.version
-            operation = SetData(path, data, version) if after else Delete(path, version)
-        note = Create(AclChangesZNode.child_path(pattern), AclChangesZNode.encode(pattern), sequential=True)
-        try:
-            await self._store.multi([operation, note])
-        except (BadVersionError, NodeExistsError, NoNodeError):
-            return False
-        return True
+            return SetData(path, AclZNode.encode(after), version) if after else Delete(path, version), after
+
+        announced = Create(note, AclChangesZNode.encode(pattern), sequential=True)
+        too_often = AclNotStoredError(f"Other brokers changed the ACLs of {pattern.name!r} each of {MOST_TRIES} times")
+        async with self._one_at_a_time:
+            after = await change_with_note(self._clock, self._store, path, announced, decide, too_often)
+            self.authorizer.replace(pattern, after)
 
     async def _read(self, patterns: Sequence[ResourcePattern]) -> None:
         """Read patterns, and let their entries hold."""

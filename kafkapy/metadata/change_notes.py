@@ -2,20 +2,28 @@
 
 Every broker reads each new note, and applies the change that it announces. At its start a broker reads everything that
 notes are about, and then the notes that exist; applying a change twice must do no harm.
+
+``change_with_note`` makes a change and its note together: one without a note would not be applied.
 """
 
 import asyncio
 import logging
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from kafkapy.clock import Clock, TimerHandle
 from kafkapy.config.errors import InvalidConfigError
+from kafkapy.errors import BrokerError
 from kafkapy.metadata.store import (
+    BadVersionError,
+    Create,
     Delete,
     MetadataStore,
     Node,
+    NodeExistsError,
+    NoNodeError,
+    Operation,
     SessionEndedError,
     StoreError,
     StoreRefusedError,
@@ -29,7 +37,40 @@ RETRY_MS: Final = 5_000
 NOTES_AT_ONCE: Final = 100
 """Notes that are read together when old ones are deleted."""
 
+MOST_TRIES: Final = 11
+"""How often a change is tried whose node other brokers change meanwhile, as in Apache Kafka."""
+PAUSE_MS: Final = 100
+"""The pause before the next try."""
+
 logger = logging.getLogger(__name__)
+Result = TypeVar("Result")
+Decide = Callable[[Node | None], Awaitable[tuple[Operation | None, Result]]]
+"""Returns the operation that changes a node as it is now, None if there is nothing to change, and what it results in.
+
+The operation has to name the node's version.
+"""
+
+
+async def change_with_note(
+    clock: Clock, store: MetadataStore, path: str, note: Create, decide: Decide[Result], too_often: BrokerError
+) -> Result:
+    """Change a node together with its note; return the result of the decision that was carried out.
+
+    ``decide`` is called again if another broker has changed the node meanwhile. Raises ``too_often`` if that happens
+    ``MOST_TRIES`` times, and other errors of the store.
+    """
+    for _ in range(MOST_TRIES):
+        (node,) = await store.get_many([path])
+        operation, result = await decide(node)
+        if operation is None:
+            return result
+        try:
+            await store.multi([operation, note])
+        except (BadVersionError, NodeExistsError, NoNodeError):
+            await clock.sleep(PAUSE_MS)
+        else:
+            return result
+    raise too_often
 
 
 class ChangeNotes:

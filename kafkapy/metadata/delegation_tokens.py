@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from kafkapy.clock import Clock
 from kafkapy.errors import BrokerError
-from kafkapy.metadata.change_notes import ChangeNotes
+from kafkapy.metadata.change_notes import MOST_TRIES, ChangeNotes, change_with_note
 from kafkapy.metadata.exchange.consumer_offsets import FORBIDDEN_IN_PATH
 from kafkapy.metadata.store import (
     CLIENT_WAIT_MS,
@@ -41,10 +41,6 @@ from kafkapy.turns import pause, pieces
 
 logger: Final = logging.getLogger(__name__)
 
-MOST_TRIES: Final = 11
-"""How often a token is changed that other brokers change meanwhile."""
-RETRY_MS: Final = 100
-"""The pause before the next try."""
 NODES_AT_ONCE: Final = 100
 """Nodes that are read together."""
 MOST_BYTES: Final = 250_000
@@ -254,35 +250,32 @@ class TokenStore:
 
     async def _change(self, principal: str, token_hmac: bytes, period_ms: int | None) -> int:
         async with self._one_at_a_time:
-            for _ in range(MOST_TRIES):
-                token_id = self.cache.id_of(token_hmac)
-                if token_id is None:
-                    raise TokenNotFoundError("There is no such delegation token")
-                (node,) = await self._store.get_many([TokenZNode.path(token_id)])
+            token_id = self.cache.id_of(token_hmac)
+            if token_id is None:
+                raise TokenNotFoundError("There is no such delegation token")
+            path, note = TokenZNode.path(token_id), TokenChangesZNode.note(token_id)
+
+            async def decide(node: Node | None) -> tuple[Operation, DelegationToken]:
                 token = self._keep(token_id, node)
                 if token is None or node is None:
                     raise TokenNotFoundError("There is no such delegation token any more")
                 now_ms = self._clock.now_ms()
                 _check_change(token, principal, now_ms)
                 if period_ms is None:
-                    if await self._remove(token_id, node):
-                        logger.info("Removed delegation token %s of %s for %s", token_id, token.owner, principal)
-                        return now_ms
-                elif await self._set_expiry(token, node, expiry_ms := min(token.max_ms, _sum(now_ms, period_ms))):
-                    logger.info("Delegation token %s of %s expires at %d", token_id, token.owner, expiry_ms)
-                    return expiry_ms
-                await self._clock.sleep(RETRY_MS)
-        raise TokenNotStoredError(f"Other brokers changed the delegation token each of {MOST_TRIES} times")
+                    return Delete(path, node.stat.version), token._replace(expiry_ms=now_ms)
+                expiry_ms = min(token.max_ms, _sum(now_ms, period_ms))
+                data = TokenZNode.with_expiry(node.data, expiry_ms)
+                return SetData(path, data, node.stat.version), token._replace(expiry_ms=expiry_ms)
 
-    async def _set_expiry(self, token: DelegationToken, node: Node, expiry_ms: int) -> bool:
-        """Write the time; False if another broker has changed the token since it was read."""
-        data = TokenZNode.with_expiry(node.data, expiry_ms)
-        try:
-            await self._write(token.token_id, SetData(TokenZNode.path(token.token_id), data, node.stat.version))
-        except (BadVersionError, NoNodeError):
-            return False
-        self.cache.put(token._replace(expiry_ms=expiry_ms))
-        return True
+            too_often = TokenNotStoredError(f"Other brokers changed the delegation token each of {MOST_TRIES} times")
+            token = await change_with_note(self._clock, self._store, path, note, decide, too_often)
+            if period_ms is None:
+                self.cache.remove(token_id)
+                logger.info("Removed delegation token %s of %s for %s", token_id, token.owner, principal)
+            else:
+                self.cache.put(token)
+                logger.info("Delegation token %s of %s expires at %d", token_id, token.owner, token.expiry_ms)
+            return token.expiry_ms
 
     async def _remove(self, token_id: str, node: Node) -> bool:
         """Delete a token; False if another broker has changed it since it was read."""

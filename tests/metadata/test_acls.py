@@ -6,7 +6,8 @@ import pytest
 
 from harness.cases.zookeeper_connections import new_store
 from kafkapy.clock import SystemClock
-from kafkapy.metadata.acls import MOST_TRIES, RETRY_MS, AclChangesZNode, AclNotStoredError, AclStore, AclZNode
+from kafkapy.metadata.acls import AclChangesZNode, AclNotStoredError, AclStore, AclZNode
+from kafkapy.metadata.change_notes import MOST_TRIES, PAUSE_MS
 from kafkapy.metadata.embedded import EmbeddedSession, EmbeddedStore
 from kafkapy.metadata.store import NoNodeError, SessionEvent
 from kafkapy.metadata.znodes import ForeignDataError
@@ -198,7 +199,7 @@ def test_two_brokers_change_the_same_pattern() -> None:
         adding = asyncio.create_task(one.add(ORDERS, READ))
         for _ in range(2):
             await _rounds()
-            clock.advance(RETRY_MS)
+            clock.advance(PAUSE_MS)
         await adding
         await _rounds()
         assert one.authorizer.entries(ORDERS) == two.authorizer.entries(ORDERS)
@@ -221,7 +222,7 @@ def test_a_pattern_that_others_change_all_the_time() -> None:
         adding = asyncio.create_task(one.add(ORDERS, READ))
         while not adding.done():
             await _rounds()
-            clock.advance(RETRY_MS)
+            clock.advance(PAUSE_MS)
         with pytest.raises(AclNotStoredError, match=f"{MOST_TRIES} times"):
             await adding
 

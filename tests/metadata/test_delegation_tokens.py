@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from harness.cases.zookeeper_connections import new_store
 from kafkapy.clock import SystemClock
 from kafkapy.errors import BrokerError
+from kafkapy.metadata.change_notes import MOST_TRIES, PAUSE_MS
 from kafkapy.metadata.delegation_tokens import (
-    MOST_TRIES,
-    RETRY_MS,
     TokenExpiredError,
     TokenLifetimes,
     TokenNotFoundError,
@@ -346,8 +345,8 @@ def test_two_brokers_change_the_same_token() -> None:
         one.session.get_many = slow  # type: ignore[method-assign, assignment]
         renewing = asyncio.create_task(one.tokens.renew(ANN, one.hmac(token), 5_000))
         await _rounds()
-        clock.advance(RETRY_MS)
-        assert await renewing == now_ms + RETRY_MS + 5_000
+        clock.advance(PAUSE_MS)
+        assert await renewing == now_ms + PAUSE_MS + 5_000
         await _rounds()
         assert one.cache.tokens() == two.cache.tokens()
 
@@ -360,7 +359,7 @@ def test_two_brokers_change_the_same_token() -> None:
         one.session.get_many = removed  # type: ignore[method-assign, assignment]
         expiring = asyncio.create_task(one.tokens.expire(ANN, one.hmac(token), -1))
         await _rounds()
-        clock.advance(RETRY_MS)
+        clock.advance(PAUSE_MS)
         with pytest.raises(TokenNotFoundError):
             await expiring
         assert one.cache.tokens() == []
@@ -383,7 +382,7 @@ def test_a_token_that_others_change_all_the_time() -> None:
         renewing = asyncio.create_task(one.tokens.renew(ANN, one.hmac(token), 5_000))
         while not renewing.done():
             await _rounds()
-            clock.advance(RETRY_MS)
+            clock.advance(PAUSE_MS)
         with pytest.raises(TokenNotStoredError, match=f"{MOST_TRIES} times"):
             await renewing
         one.session.get_many = get_many  # type: ignore[method-assign]
