@@ -31,6 +31,11 @@ def unsupported_endpoint_type(endpoint_type: int) -> str:
     return f"Unsupported endpoint type {endpoint_type}"
 
 
+def group_not_found(group_id: str) -> str:
+    """DescribeGroups of a group that does not exist."""
+    return f"Group {group_id} not found."
+
+
 EMPTY_TOPIC_NAME: Final = "Topic name is illegal, it can't be empty"
 DIRECTORY_TOPIC_NAME: Final = 'Topic name cannot be "." or ".."'
 

@@ -6,6 +6,7 @@ system calls, so that tests can replace it by a class that fails on purpose.
 
 import errno
 import os
+import shutil
 from collections.abc import Iterable, Iterator
 from typing import ClassVar, Final
 
@@ -212,6 +213,15 @@ class Files:
 
 
 # Removal of files and folders in steps: a large file leaves the page cache piece by piece before it is removed.
+
+
+def disk_space(path: str) -> tuple[int, int]:
+    """The size of the file system of ``path`` and the bytes that are free there; -1 for both if it can't be read."""
+    try:
+        usage = shutil.disk_usage(path)
+    except OSError:
+        return -1, -1
+    return usage.total, usage.free
 
 
 def files_removal(files: Files, paths: Iterable[str]) -> Iterator[None]:

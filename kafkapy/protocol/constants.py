@@ -7,8 +7,14 @@ LATEST: Final = -1
 """A timestamp of ListOffsets: the end of the log."""
 EARLIEST: Final = -2
 """A timestamp of ListOffsets: the log start offset."""
+MAX_TIMESTAMP: Final = -3
+"""A timestamp of ListOffsets 7: the first record with the largest timestamp (KIP-734)."""
 EARLIEST_LOCAL: Final = -4
 """A timestamp of ListOffsets 8: the first offset that the broker itself has, not only tiered storage (KIP-405)."""
+LATEST_TIERED: Final = -5
+"""A timestamp of ListOffsets 9: the end of what tiered storage has (KIP-1005)."""
+EARLIEST_PENDING_UPLOAD: Final = -6
+"""A timestamp of ListOffsets 11: the first offset that tiered storage has not (KIP-1023)."""
 
 GROUP_KEY: Final = 0
 """A key type of FindCoordinator: the id of a consumer group."""

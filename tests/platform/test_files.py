@@ -10,7 +10,7 @@ import pytest
 
 from kafkapy.platform import portable
 from kafkapy.platform.errors import LogDirectoryLockedError
-from kafkapy.platform.files import UNCACHED_SIZE, Descriptor, Files
+from kafkapy.platform.files import UNCACHED_SIZE, Descriptor, Files, disk_space
 from kafkapy.storage.log.log_file import LogFile
 from tests.platform.lock_holder import held_by_another
 
@@ -141,3 +141,9 @@ def test_is_locked_finds_the_lock(tmp_path: Path) -> None:
     with held_by_another(Path(path)):
         assert files.is_locked(path)
     assert not files.is_locked(path)
+
+
+def test_the_space_of_a_file_system(tmp_path: Path) -> None:
+    total, free = disk_space(str(tmp_path))
+    assert 0 < free <= total
+    assert disk_space(str(tmp_path / "missing")) == (-1, -1)

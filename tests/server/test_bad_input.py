@@ -85,7 +85,7 @@ def test_an_unknown_version_of_api_versions_is_answered_in_v0_with_its_own_versi
             assert reader.read_int32() == 1
             response = ApiVersionsResponse.read(reader, 0)
             assert response.error_code == 35
-            assert [(api.api_key, api.min_version, api.max_version) for api in response.api_keys] == [(18, 0, 3)]
+            assert [(api.api_key, api.min_version, api.max_version) for api in response.api_keys] == [(18, 0, 5)]
             assert (await client.ask(ApiVersionsRequest("test", "1"), 3)).error_code == 0
 
     run(scenario())

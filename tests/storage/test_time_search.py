@@ -87,3 +87,11 @@ def test_the_search_goes_on_in_the_next_segments(codec: int, tmp_path: Path) -> 
         assert log.lookup_timestamp(START_MS + stamp) == found
     assert _found(log, START_MS + 75) == (None, codec)
     assert log.lookup_timestamp(START_MS + 75) is None
+
+
+def test_the_largest_timestamp_is_that_of_any_segment(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    assert log.largest_timestamp == -1
+    log.append_as_leader(batch(3), 0, from_client=False)
+    assert log.largest_timestamp == START_MS + 2
+    assert log.lookup_timestamp(log.largest_timestamp) == (2, START_MS + 2)

@@ -15,6 +15,7 @@ from kafkapy.protocol.messages.alter_user_scram_credentials import ScramCredenti
 from kafkapy.protocol.messages.create_acls import AclCreation
 from kafkapy.protocol.messages.delete_acls import DeleteAclsFilter
 from kafkapy.protocol.messages.metadata import MetadataRequestTopic
+from kafkapy.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from kafkapy.protocol.places import PLACES, Place, Role
 
 TOPIC = "orders"
@@ -24,12 +25,13 @@ RESULTS = {
     ApiKey.DELETE_ACLS: "filter_results",
     ApiKey.ALTER_CLIENT_QUOTAS: "entries",
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "results",
+    ApiKey.DESCRIBE_TRANSACTIONS: "transaction_states",
 }
 """Where responses have error codes in a list that names no topic, partition or group."""
 
 
-def request_of(key: int, *, topic: str = TOPIC, partition: int = 0) -> Any:
-    """The request; all other fields have their defaults."""
+def request_of(key: int, version: int = 0, *, topic: str = TOPIC, partition: int = 0) -> Any:
+    """The request; all other fields have their defaults. ``version`` counts where lists have another place later."""
     request: Any = request_class(key)()
     _fill(request, PLACES.get(key, ()), topic, partition)
     if key == ApiKey.METADATA:
@@ -49,6 +51,13 @@ def request_of(key: int, *, topic: str = TOPIC, partition: int = 0) -> Any:
         request.deletions = [ScramCredentialDeletion("user")]
     if key == ApiKey.LIST_OFFSETS:
         request.replica_id = -1
+    if key == ApiKey.FIND_COORDINATOR and version >= 4:
+        request.coordinator_keys = ["group"]
+    if key == ApiKey.OFFSET_FETCH and version >= 8:
+        topics = [OffsetFetchRequestTopics(topic, partition_indexes=[partition])]
+        request.topics, request.groups = [], [OffsetFetchRequestGroup("group", topics=topics)]
+    if key == ApiKey.DESCRIBE_TRANSACTIONS:
+        request.transactional_ids = ["id"]
     if key == ApiKey.API_VERSIONS:
         request.client_software_name = request.client_software_version = "x"
     return request
@@ -81,6 +90,9 @@ def errors_in(key: int, response: Any) -> list[int]:
         return [row.error_code for topic in response.results for row in topic.partitions]
     if key in RESULTS:
         return [result.error_code for result in getattr(response, RESULTS[ApiKey(key)])]
+    for several in ("coordinators", "groups"):
+        if key in (ApiKey.FIND_COORDINATOR, ApiKey.OFFSET_FETCH) and getattr(response, several, ()):
+            return [row.error_code for row in getattr(response, several)]
     if getattr(response, "error_code", 0):
         return [response.error_code]
     if key not in PLACES:

@@ -123,8 +123,8 @@ def _partitions(topic: AlterReplicaLogDirTopic) -> list[int]:
 
 
 def describe_log_dirs(_context: RequestContext, _request: object) -> Message:
-    """There is no directory, and no error."""
-    return DescribeLogDirsResponse(results=[])
+    """There is no directory, and no error below version 3, whose response has a place for it."""
+    return DescribeLogDirsResponse(error_code=NO_CLUSTER, results=[])
 
 
 def elect(_context: RequestContext, request: ElectLeadersRequest) -> Steps[Message]:

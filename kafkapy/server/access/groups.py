@@ -8,7 +8,7 @@ from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.message import Message
 from kafkapy.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from kafkapy.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
-from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kafkapy.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from kafkapy.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kafkapy.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from kafkapy.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
@@ -60,6 +60,9 @@ from kafkapy.turns import MaybeSteps, Steps
 from kafkapy.types import NO_OFFSET
 
 _FIRST_VERSION_WITH_REQUEST_ERROR: Final = 2
+_FIRST_VERSION_WITH_SEVERAL_KEYS: Final = 4
+_FIRST_VERSION_WITH_SEVERAL_GROUPS: Final = 8
+_KEY_TYPES: Final = {GROUP_KEY: (GROUP, NO_GROUP), TRANSACTIONAL_ID_KEY: (TRANSACTIONAL_ID, NO_TRANSACTION)}
 _FIRST_VERSION_WITHOUT_PROTOCOL: Final = 7
 _FIRST_VERSION_WITH_MANDATORY_PROTOCOL: Final = 5
 
@@ -106,6 +109,8 @@ def _offset_commit(rights: Rights, request: OffsetCommitRequest) -> Steps[Verdic
 def offset_fetch(rights: Rights, context: RequestContext, request: OffsetFetchRequest) -> MaybeSteps[Verdict]:
     """Describe on the group, then on each topic; a request for all topics gets those that are allowed."""
     version = context.header.api_version
+    if version >= _FIRST_VERSION_WITH_SEVERAL_GROUPS:
+        return None  # its handler looks at the rights for each group
     if not rights.may(AclOperation.DESCRIBE, GROUP, request.group_id):
         return _refused_fetch(request, version)
     if request.topics is None:
@@ -176,8 +181,10 @@ def offset_delete(rights: Rights, _context: RequestContext, request: OffsetDelet
 # Members
 
 
-def find_coordinator(rights: Rights, _context: RequestContext, request: FindCoordinatorRequest) -> Verdict:
+def find_coordinator(rights: Rights, context: RequestContext, request: FindCoordinatorRequest) -> MaybeSteps[Verdict]:
     """Describe on the group or the transactional id; the handler refuses other kinds of keys."""
+    if context.header.api_version >= _FIRST_VERSION_WITH_SEVERAL_KEYS:
+        return _find_several(rights, request)
     refusal: tuple[ErrorCode, str] | None = None
     if request.key_type == GROUP_KEY and not rights.may(AclOperation.DESCRIBE, GROUP, request.key):
         refusal = NO_GROUP, kafka_texts.GROUP_NOT_AUTHORIZED
@@ -189,6 +196,26 @@ def find_coordinator(rights: Rights, _context: RequestContext, request: FindCoor
         return None
     error_code, text = refusal
     return FindCoordinatorResponse(error_code=error_code, error_message=text, node_id=-1, host="", port=-1)
+
+
+def _find_several(rights: Rights, request: FindCoordinatorRequest) -> Steps[Verdict]:
+    known = _KEY_TYPES.get(request.key_type)
+    if known is None:
+        return None
+    resource_type, error_code = known
+    kept, denied = yield from split(
+        request.coordinator_keys, str, lambda key: rights.may(AclOperation.DESCRIBE, resource_type, key)
+    )
+    if not denied:
+        return None
+
+    def merge(response: FindCoordinatorResponse) -> Steps[Response]:
+        for key in denied:
+            response.coordinators.append(Coordinator(key, -1, "", -1, error_code))
+            yield
+        return response
+
+    return Partial(with_fields(request, coordinator_keys=kept), merge)
 
 
 def join_group(rights: Rights, context: RequestContext, request: JoinGroupRequest) -> Verdict:

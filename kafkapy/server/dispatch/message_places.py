@@ -51,10 +51,13 @@ def groups_in(key: int, request: Any) -> list[str]:
     """The consumer groups that a request of the API names."""
     if request is None or not names_groups(key):
         return []
+    if key == ApiKey.OFFSET_FETCH and request.groups:
+        return [group.group_id for group in request.groups]
     if key in WITH_GROUP_ID:
         return [request.group_id]
     if key == ApiKey.FIND_COORDINATOR:
-        return [request.key] if request.key_type == GROUP_KEY else []
+        keys: list[str] = request.coordinator_keys or [request.key]
+        return keys if request.key_type == GROUP_KEY else []
     found = _in_lists(request, PLACES[key], NamedResource(None, None))
     return [named.group for named in found if named.group is not None]
 
@@ -72,6 +75,9 @@ def names_in(context: "RequestContext", request: Any) -> list[NamedResource]:
     if key == ApiKey.ALTER_REPLICA_LOG_DIRS:
         listed = [topic for directory in request.dirs for topic in directory.topics]
         return [NamedResource(topic.name, index) for topic in listed for index in topic.partitions]
+    if key == ApiKey.OFFSET_FETCH and request.groups:
+        listed = [topic for group in request.groups for topic in group.topics or ()]
+        return [NamedResource(topic.name, index) for topic in listed for index in topic.partition_indexes]
     found = list(_in_lists(request, PLACES.get(key, ()), NamedResource(None, None)))
     if key == ApiKey.FETCH:
         session = context.services.fetch_sessions.get(request.session_id)

@@ -1,4 +1,4 @@
-"""AlterClientQuotas v0: sets and removes the quotas of users, client ids and both, in Kafka's nodes (KIP-546).
+"""AlterClientQuotas v0-1: sets and removes the quotas of users, client ids and both, in Kafka's nodes (KIP-546).
 
 An entity that is named several times is answered once, by its last changes, as in 2.7.2.
 Errors, by entity: INVALID_REQUEST 42 (no entity, one of another kind than user and client id, an empty name, an unknown

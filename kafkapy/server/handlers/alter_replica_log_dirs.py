@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs v0-1: moves replicas of this broker to other data directories (KIP-113).
+"""AlterReplicaLogDirs v0-2: moves replicas of this broker to other data directories (KIP-113).
 
 Done: the copy begins; the answer does not wait for it (DescribeLogDirs shows its progress). A request for the directory
 in which a partition is ends its move. For a replica that this broker does not have, the directory is remembered until

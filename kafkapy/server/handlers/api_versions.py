@@ -1,9 +1,11 @@
-"""ApiVersions v0-3: lists the APIs of the listener, and their versions.
+"""ApiVersions v0-5: lists the APIs of the listener, and their versions.
 
 Done: the list; an unknown version is answered in v0 with UNSUPPORTED_VERSION and the served versions of ApiVersions
-(the dispatcher calls ``handle`` without a request then); client software names are checked as in KIP-511.
+(the dispatcher calls ``handle`` without a request then); client software names are checked as in KIP-511. From version
+5 on a client may name the cluster and the broker that it expects (KIP-1242).
 Not done: features (none exist here, so none are finalized).
-Errors: UNSUPPORTED_VERSION 35, INVALID_REQUEST 42.
+Errors: UNSUPPORTED_VERSION 35, INVALID_REQUEST 42, REBOOTSTRAP_REQUIRED 129 (it is another broker, or of another
+cluster).
 """
 
 import re
@@ -17,6 +19,7 @@ from kafkapy.server.dispatch.api_table import ApiTable
 from kafkapy.server.dispatch.context import RequestContext
 
 _SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", re.ASCII)
+NO_BROKER: Final = -1
 
 
 @cache
@@ -34,4 +37,17 @@ def handle(context: RequestContext, request: ApiVersionsRequest | None) -> ApiVe
         names = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE_NAME.fullmatch(name) for name in names):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        if error_code := _identity_error(context, request):
+            return ApiVersionsResponse(error_code=error_code)
     return ApiVersionsResponse(api_keys=served, finalized_features_epoch=0)
+
+
+def _identity_error(context: RequestContext, request: ApiVersionsRequest) -> int:
+    """Return the error of a request that expects another broker; one names both cluster and broker, or neither."""
+    if request.cluster_id is None and request.node_id == NO_BROKER:
+        return ErrorCode.NONE
+    if not request.cluster_id or request.node_id == NO_BROKER:
+        return ErrorCode.INVALID_REQUEST
+    services = context.services
+    own = services.metadata.image.cluster_id, services.config.broker_id
+    return ErrorCode.NONE if (request.cluster_id, request.node_id) == own else ErrorCode.REBOOTSTRAP_REQUIRED

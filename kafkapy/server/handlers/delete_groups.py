@@ -1,6 +1,6 @@
 """DeleteGroups: deletes groups without members, and their offsets.
 
-Versions 0-2.
+Versions 0-3; the message of version 3 is null, as in 4.4.0.
 Errors, by group: COORDINATOR_LOAD_IN_PROGRESS 14, COORDINATOR_NOT_AVAILABLE 15, NOT_COORDINATOR 16, NON_EMPTY_GROUP 68,
 GROUP_ID_NOT_FOUND 69.
 """

@@ -1,4 +1,4 @@
-"""DescribeClientQuotas v0: the quotas of users, client ids and both that match a filter, from the store (KIP-546).
+"""DescribeClientQuotas v0-1: the quotas of users, client ids and both that match a filter, from the store (KIP-546).
 
 Errors: UNSUPPORTED_VERSION 35 (a kind of entity other than users and client ids), INVALID_REQUEST 42 (a kind twice or
 without a name, an unknown way to match).

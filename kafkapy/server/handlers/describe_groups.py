@@ -1,14 +1,15 @@
 """DescribeGroups: state, protocol and members of groups.
 
-Versions 0-5; from version 3 with the operations that the client may perform (all; access control replaces them).
+Versions 0-6; from version 3 with the operations that the client may perform (all; access control replaces them).
 Errors, by group: COORDINATOR_LOAD_IN_PROGRESS 14, COORDINATOR_NOT_AVAILABLE 15, NOT_COORDINATOR 16. A group that does
-not exist is Dead, without an error. UNKNOWN_SERVER_ERROR -1 for all groups if names are repeated so often that the
-response would be larger than what all groups together take.
+not exist is Dead, without an error below version 6, then with GROUP_ID_NOT_FOUND 69. UNKNOWN_SERVER_ERROR -1 for all
+groups if names are repeated so often that the response would be larger than what all groups together take.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from kafkapy.coordinator.group.calls import GroupDescription, MemberDescription
+from kafkapy import kafka_texts
+from kafkapy.coordinator.group.calls import DEAD, GroupDescription, MemberDescription
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.describe_groups import (
     DescribedGroup,
@@ -22,6 +23,10 @@ from kafkapy.turns import Steps, pieces
 
 if TYPE_CHECKING:
     from kafkapy.server.dispatch.context import RequestContext
+
+
+MISSING_FROM: Final = 6
+"""The first version with an error for groups that do not exist."""
 
 
 def handle(context: "RequestContext", request: DescribeGroupsRequest) -> Steps[DescribeGroupsResponse]:
@@ -39,6 +44,9 @@ def handle(context: "RequestContext", request: DescribeGroupsRequest) -> Steps[D
         if known is None:
             group = yield from coordinator.describe_group(group_id)
             found = yield from _build(group, with_operations=request.include_authorized_operations)
+            if group.state == DEAD and context.header.api_version >= MISSING_FROM:
+                found.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+                found.error_message = kafka_texts.group_not_found(group_id)
             known = described[group_id] = found, sum(map(_size_of, group.members))
         response.groups.append(known[0])
         size += known[1]

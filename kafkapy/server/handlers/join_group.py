@@ -1,6 +1,6 @@
 """JoinGroup: adds a member to the next generation of its group.
 
-Versions 0-7. Waits until all members have joined; from version 4 on a member without an id is answered 79 and its id.
+Versions 0-8. Waits until all members have joined; from version 4 on a member without an id is answered 79 and its id.
 Errors: COORDINATOR_LOAD_IN_PROGRESS 14, COORDINATOR_NOT_AVAILABLE 15, NOT_COORDINATOR 16,
 INCONSISTENT_GROUP_PROTOCOL 23, INVALID_GROUP_ID 24, UNKNOWN_MEMBER_ID 25, INVALID_SESSION_TIMEOUT 26,
 UNSUPPORTED_VERSION 35 (``server/handlers/shared/older_versions.py``), MEMBER_ID_REQUIRED 79, GROUP_MAX_SIZE_REACHED 81,

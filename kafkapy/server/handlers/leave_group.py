@@ -1,6 +1,6 @@
 """LeaveGroup: removes members from a group before their sessions expire.
 
-Versions 0-4; from version 3 several at once, by member id or group instance id, each with its own error code.
+Versions 0-5; from version 3 several at once, by member id or group instance id, each with its own error code.
 Errors: COORDINATOR_LOAD_IN_PROGRESS 14, COORDINATOR_NOT_AVAILABLE 15, NOT_COORDINATOR 16, INVALID_GROUP_ID 24 of the
 request, UNKNOWN_SERVER_ERROR -1 (an id that has not joined yet, with an instance id); UNKNOWN_MEMBER_ID 25,
 FENCED_INSTANCE_ID 82 of a member.

@@ -1,12 +1,14 @@
 """ListGroups: the groups that this broker coordinates.
 
-Versions 0-4; from version 4 filtered by state.
+Versions 0-5; from version 4 filtered by state, from version 5 by type too. Then names of states are taken in any case,
+as those of types.
 Errors: COORDINATOR_LOAD_IN_PROGRESS 14 (some groups are still loading: those that are there are listed),
 COORDINATOR_NOT_AVAILABLE 15.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from kafkapy.coordinator.group.classic.states import GroupState
 from kafkapy.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from kafkapy.turns import Steps, pieces
 
@@ -14,11 +16,21 @@ if TYPE_CHECKING:
     from kafkapy.server.dispatch.context import RequestContext
 
 
+TYPES_FROM: Final = 5
+CLASSIC: Final = "classic"
+"""The only type of groups."""
+_STATES: Final = {state.value.lower(): state.value for state in GroupState}
+
+
 def handle(context: "RequestContext", request: ListGroupsRequest) -> Steps[ListGroupsResponse]:
     """List the coordinator's groups."""
-    error_code, groups = yield from context.services.group_coordinator.list_groups(request.states_filter)
+    states = request.states_filter
+    if context.header.api_version >= TYPES_FROM:
+        states = [_STATES.get(name.lower(), name) for name in states]
+    error_code, groups = yield from context.services.group_coordinator.list_groups(states)
     response = ListGroupsResponse(error_code=error_code, groups=[])
-    for piece in pieces(groups):
-        response.groups += [ListedGroup(*group) for group in piece]
+    types = {name.lower() for name in request.types_filter}
+    for piece in pieces(groups if not types or CLASSIC in types else ()):
+        response.groups += [ListedGroup(*group, group_type=CLASSIC) for group in piece]
         yield
     return response

@@ -1,10 +1,13 @@
-"""ListOffsets v0-5: the earliest offset, the latest, or the first one with at least a given timestamp.
+"""ListOffsets v0-11: the earliest offset, the latest, or the first one with at least a given timestamp.
 
 Done: earliest and latest without touching the disk; by timestamp through the time index (a batch that is compressed or
 large is searched on the compute thread); isolation level (latest for read_committed is the last stable offset); the
-epoch that the client knows; v0's lists of segment starts.
-Errors: UNKNOWN_SERVER_ERROR -1 (no such isolation level), UNKNOWN_TOPIC_OR_PARTITION 3, LEADER_NOT_AVAILABLE 5 (below
-v5) or OFFSET_NOT_AVAILABLE 78 on a new leader, NOT_LEADER_OR_FOLLOWER 6, INVALID_REQUEST 42 (a partition twice),
+epoch that the client knows; v0's lists of segment starts; from v6 on the special timestamps: the first record with the
+largest timestamp (v7), the earliest offset on the broker (v8), and the ends of what is in tiered storage (v9) and not
+yet in it (v11). There is no tiered storage: their offset is -1, and the time-out of v10 is never needed.
+Errors: UNKNOWN_SERVER_ERROR -1 (no such isolation level), UNKNOWN_TOPIC_OR_PARTITION 3, UNSUPPORTED_VERSION 35 (a
+negative timestamp that the version does not have, from v6 on), LEADER_NOT_AVAILABLE 5 (below v5) or
+OFFSET_NOT_AVAILABLE 78 on a new leader, NOT_LEADER_OR_FOLLOWER 6, INVALID_REQUEST 42 (a partition twice),
 UNSUPPORTED_FOR_MESSAGE_FORMAT 43 (a format without timestamps), FENCED_LEADER_EPOCH 74, UNKNOWN_LEADER_EPOCH 75.
 """
 
@@ -15,7 +18,14 @@ from typing import Final, NamedTuple
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import InvalidRequestError, LeaderNotAvailableError, OffsetNotAvailableError
 from kafkapy.network.errors import RefusedError
-from kafkapy.protocol.constants import EARLIEST, LATEST
+from kafkapy.protocol.constants import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+)
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.message import Message
 from kafkapy.protocol.messages.list_offsets import (
@@ -44,6 +54,10 @@ _KNOWN_ANSWERS: Final = 1024
 MOST_SEGMENT_STARTS: Final = 10_000_000
 """Offsets in a response of version 0, of 8 bytes each."""
 _ENDS: Final = (EARLIEST, LATEST)
+_FIRST_VERSION_WITH_SPECIAL_TIMESTAMPS: Final = 6
+_FIRST_VERSIONS: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+"""The first version with each special timestamp; in 2.7.2, which knows none, they are times before all records."""
+_NEVER: Final = 2**15
 _NO_PARTITIONS: Final[AbstractSet[TopicPartition]] = frozenset()
 
 
@@ -164,6 +178,8 @@ def _answer(
             raise InvalidRequestError(f"{topic_partition} is named more than once")
         if asker.is_consumer and asker.isolation_level not in (0, READ_COMMITTED):
             return ListOffsetsPartitionResponse(wanted.partition_index, ErrorCode.UNKNOWN_SERVER_ERROR)  # as Kafka
+        if _is_unsupported(asker.version, wanted.timestamp):
+            return ListOffsetsPartitionResponse(wanted.partition_index, ErrorCode.UNSUPPORTED_VERSION)
         partition = replicas.partition(topic_partition)
         partition.check_leader(wanted.current_leader_epoch)
         bound = _bound(partition, asker)
@@ -179,6 +195,11 @@ def _answer(
     return ListOffsetsPartitionResponse(
         wanted.partition_index, 0, timestamp=timestamp, offset=offset, leader_epoch=epoch
     )
+
+
+def _is_unsupported(version: int, timestamp: int) -> bool:
+    is_special = timestamp < EARLIEST and version >= _FIRST_VERSION_WITH_SPECIAL_TIMESTAMPS
+    return is_special and version < _FIRST_VERSIONS.get(timestamp, _NEVER)
 
 
 def _repeated(request: ListOffsetsRequest) -> Steps[set[TopicPartition]]:
@@ -202,6 +223,12 @@ def _bound(partition: Partition, asker: _Asker) -> int:
 
 def _find(partition: Partition, asker: _Asker, timestamp: int, bound: int, searched: _Searched) -> tuple[int, int]:
     log = partition.log
+    if timestamp < EARLIEST and asker.version >= _FIRST_VERSION_WITH_SPECIAL_TIMESTAMPS:
+        if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+            return NO_OFFSET, NO_TIMESTAMP
+        timestamp = EARLIEST if timestamp == EARLIEST_LOCAL else log.largest_timestamp
+        if timestamp == NO_TIMESTAMP:
+            return NO_OFFSET, NO_TIMESTAMP
     if timestamp == EARLIEST:
         return log.log_start_offset, NO_TIMESTAMP
     if timestamp != LATEST:

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch v0-3: the end offset of a leader epoch (KIP-101, KIP-320).
+"""OffsetForLeaderEpoch v0-4: the end offset of a leader epoch (KIP-101, KIP-320).
 
 Done: clients and followers alike; the epoch that the sender knows is checked. A partition that is named twice is
 answered once, as it was named last.

@@ -681,6 +681,11 @@ class Log:
                         return found
         return None
 
+    @property
+    def largest_timestamp(self) -> int:
+        """The largest timestamp of a record (ms); ``NO_TIMESTAMP`` if none has one."""
+        return max((each.max_timestamp for each in self.segments if each.size), default=NO_TIMESTAMP)
+
     def segment_times(self) -> list[tuple[int, int]]:
         """Return (first offset, ms of its file's last change) of each segment, oldest first.
 

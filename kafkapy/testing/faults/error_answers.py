@@ -28,6 +28,8 @@ SESSION_ERRORS: Final = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID
 """Errors of a whole fetch."""
 FIRST_FETCH_WITH_SESSIONS: Final = 7
 FIRST_OFFSET_FETCH_WITH_GROUP_ERROR: Final = 2
+FIRST_OFFSET_FETCH_OF_SEVERAL: Final = 8
+FIRST_FIND_OF_SEVERAL: Final = 4
 _NOWHERE: Final = NamedResource(None, None)
 _FIELDS_WITH_ERROR: Final[dict[str, dict[str, Any]]] = {
     "PartitionProduceResponse": {"base_offset": -1},
@@ -62,6 +64,7 @@ _RESULTS: Final[dict[int, str]] = {
     ApiKey.DELETE_ACLS: "filter_results",
     ApiKey.ALTER_CLIENT_QUOTAS: "entries",
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "results",
+    ApiKey.DESCRIBE_TRANSACTIONS: "transaction_states",
 }
 """By API: the response's list whose items have an error code, though they name no topic, partition or group."""
 _WITHOUT_PLACES: Final = {ApiKey.METADATA, ApiKey.API_VERSIONS, ApiKey.ALTER_REPLICA_LOG_DIRS, *_RESULTS}
@@ -89,6 +92,8 @@ class ErrorAnswer:
         if self._key == ApiKey.METADATA:
             self._request.allow_auto_topic_creation = False
         if self._key in (ApiKey.FETCH, ApiKey.METADATA, ApiKey.API_VERSIONS, *_RESULTS):
+            return self.replacing(await result_of(handle(self._context, self._request)))
+        if self._key == ApiKey.OFFSET_FETCH and self._request.groups:
             return self.replacing(await result_of(handle(self._context, self._request)))
         if self._key == ApiKey.ADD_PARTITIONS_TO_TXN:
             return self._nothing_attempted()
@@ -120,14 +125,13 @@ class ErrorAnswer:
             response.error_code = self._code
             return AtVersion(response, 0) if self._code == ErrorCode.UNSUPPORTED_VERSION else response
         if self._key in _RESULTS:
-            for result in getattr(response, _RESULTS[self._key]):
-                result.error_code = self._code
-                if self._key == ApiKey.DESCRIBE_LOG_DIRS:
-                    result.topics = []
+            self._replace_results(response)
         elif self._key == ApiKey.METADATA:
             self._replace_metadata(response)
         elif self._key == ApiKey.ALTER_REPLICA_LOG_DIRS:
             self._replace_moves(response)
+        elif self._key == ApiKey.OFFSET_FETCH and self._request.groups:
+            self._replace_offsets(response)
         else:
             self._replace(response, PLACES[self._key], _NOWHERE)
             if self._key == ApiKey.FETCH:
@@ -138,6 +142,14 @@ class ErrorAnswer:
 
     def _for_all(self) -> Message:
         response: Any = response_class(self._key)()
+        if self._key == ApiKey.FIND_COORDINATOR and self._context.header.api_version >= FIRST_FIND_OF_SEVERAL:
+            keys = self._request.coordinator_keys
+            response.coordinators = [self._module.Coordinator(key, -1, "", -1, self._code) for key in keys]
+            return response  # type: ignore[no-any-return]  # of the API's response class
+        if self._key == ApiKey.OFFSET_FETCH and self._context.header.api_version >= FIRST_OFFSET_FETCH_OF_SEVERAL:
+            groups = [group.group_id for group in self._request.groups]
+            response.groups = [self._module.OffsetFetchResponseGroup(group, [], self._code) for group in groups]
+            return response  # type: ignore[no-any-return]  # of the API's response class
         response.error_code = self._code
         for name, value in _TOP_LEVEL_FIELDS.get(self._key, {}).items():
             setattr(response, name, value)
@@ -241,6 +253,18 @@ class ErrorAnswer:
                     row.error_code = self._code
 
     # the reads
+
+    def _replace_results(self, response: Any) -> None:
+        for result in getattr(response, _RESULTS[self._key]):
+            result.error_code = self._code
+            if self._key == ApiKey.DESCRIBE_LOG_DIRS:
+                result.topics = []
+
+    def _replace_offsets(self, response: Any) -> None:
+        for topic in (each for group in response.groups for each in group.topics):
+            for row in topic.partitions:
+                if self._select(NamedResource(topic.name, row.partition_index)):
+                    row.error_code, row.committed_offset = self._code, -1
 
     def _replace_metadata(self, response: Any) -> None:
         for topic in response.topics:

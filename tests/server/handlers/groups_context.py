@@ -57,6 +57,7 @@ class Asker:
             header=SimpleNamespace(api_version=version, client_id=client_id),
             session=SimpleNamespace(peer_host="127.0.0.1", listener="PLAINTEXT"),
             own_endpoint=lambda: ("here", 9092),
+            rights=lambda: None,
         )
 
     def ask(self, handler: Any, request: Any, version: int, **fields: Any) -> Any:

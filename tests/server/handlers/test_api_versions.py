@@ -9,7 +9,7 @@ from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.server.handlers import REGISTRY
 from tests.server.harness import run, running_broker
 
-FETCHING_AND_STORING = {0: (0, 8), 1: (0, 12), 8: (0, 8), 9: (0, 7)}
+FETCHING_AND_STORING = {0: (0, 8), 1: (0, 12), 8: (0, 8), 9: (0, 9)}
 BETWEEN_BROKERS = {4, 5, 6, 7, 56}
 TWO_LISTENERS = {
     "listeners": "PLAINTEXT://127.0.0.1:0,INNER://127.0.0.1:0",
@@ -18,7 +18,7 @@ TWO_LISTENERS = {
 }
 
 
-@pytest.mark.parametrize("version", range(4))
+@pytest.mark.parametrize("version", range(6))
 def test_clients_see_the_registry_without_the_apis_between_brokers(version: int, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
@@ -66,5 +66,21 @@ def test_client_software_names_are_checked(name: str, software: str, code: int, 
             response = await client.ask(ApiVersionsRequest(name, software), 3)
             assert (response.error_code, bool(response.api_keys)) == (code, code == 0)
             assert (await client.ask(ApiVersionsRequest(), 0)).error_code == 0
+
+    run(scenario())
+
+
+def test_a_client_may_name_the_broker_that_it_expects(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client, own = await Client.connect(broker), broker.services.metadata.image.cluster_id
+
+            async def asked(cluster_id: str | None, node_id: int) -> int:
+                response = await client.ask(ApiVersionsRequest("a", "1", cluster_id, node_id), 5)
+                return int(response.error_code)
+
+            assert [await asked(None, -1), await asked(own, 0)] == [0, 0]
+            assert [await asked(own, 7), await asked("another", 0)] == [129, 129]
+            assert [await asked(None, 7), await asked("another", -1), await asked("", 0)] == [42, 42, 42]
 
     run(scenario())

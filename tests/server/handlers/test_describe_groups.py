@@ -43,3 +43,9 @@ def test_a_name_that_is_repeated_makes_no_response_larger_than_all_groups() -> N
     assert [(group.group_id, group.error_code, group.members) for group in groups] == [("g", -1, []), ("h", -1, [])] * 4
     groups = asker.ask(describe_groups, DescribeGroupsRequest(["h" * 200] * 1000), 5).groups
     assert {group.error_code for group in groups} == {0}
+
+
+@pytest.mark.parametrize(("version", "code", "text"), [(5, 0, None), (6, 69, "Group missing not found.")])
+def test_a_group_that_does_not_exist(version: int, code: int, text: str | None) -> None:
+    (group,) = Asker().ask(describe_groups, DescribeGroupsRequest(["missing"]), version).groups
+    assert (group.error_code, group.error_message, group.group_state) == (code, text, "Dead")

@@ -9,7 +9,7 @@ from kafkapy.protocol.messages.describe_log_dirs import DescribableLogDirTopic, 
 from tests.server.harness import run, running_broker
 
 
-@pytest.mark.parametrize("version", range(3))
+@pytest.mark.parametrize("version", range(6))
 def test_sizes_of_all_or_of_the_requested_partitions(version: int, tmp_path: Path) -> None:
     async def scenario() -> None:
         directories = [str(tmp_path / name) for name in ("one", "two")]
@@ -30,5 +30,7 @@ def test_sizes_of_all_or_of_the_requested_partitions(version: int, tmp_path: Pat
             some = await client.ask(DescribeLogDirsRequest(asked), version)
             found = [partition for result in some.results for topic in result.topics for partition in topic.partitions]
             assert [partition.partition_index for partition in found] == [1]
+            has_sizes = [0 < result.usable_bytes <= result.total_bytes for result in some.results]
+            assert has_sizes == [version >= 4] * 2
 
     run(scenario())

@@ -46,6 +46,34 @@ def test_this_broker_is_found_as_the_coordinator(version: int) -> None:
     assert response.error_message == ("NONE" if version else "")
 
 
+@pytest.mark.parametrize("version", [4, 5, 6])
+def test_several_keys_have_a_coordinator_each(version: int) -> None:
+    asker = Asker()
+    answer = asker.ask(find_coordinator, FindCoordinatorRequest(key_type=0, coordinator_keys=["g", "h"]), version)
+    assert [(each.key, each.error_code, each.host) for each in answer.coordinators] == [
+        ("g", 0, "here"),
+        ("h", 0, "here"),
+    ]
+    asker.world.broker.image = image(GROUP_METADATA_TOPIC, leader=7)
+    (row,) = asker.ask(
+        find_coordinator, FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), version
+    ).coordinators
+    assert (row.error_code, row.node_id, row.port) == (15, -1, -1)
+    (row,) = asker.ask(
+        find_coordinator, FindCoordinatorRequest(key_type=2, coordinator_keys=["g"]), version
+    ).coordinators
+    assert row.error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(("error", "expected"), [(None, 0), (InvalidReplicationFactorError("1 broker"), 15)])
+def test_the_topic_is_created_for_several_keys(error: BrokerError | None, expected: int) -> None:
+    asker = without_topic()
+    asker.services.topic_admin = Admin(asker, error)  # type: ignore[assignment]  # what the handler needs of it
+    request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g", "h"])
+    answer = asker.ask(find_coordinator, request, 4)
+    assert [each.error_code for each in answer.coordinators] == [expected, expected]
+
+
 def test_another_broker_is_found_as_the_coordinator() -> None:
     asker = Asker()
     asker.world.broker.image = image(GROUP_METADATA_TOPIC, leader=ELSEWHERE)

@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from harness.client import EPOCH_MS, Client, batch, frame
-from kafkapy.protocol.constants import EARLIEST, LATEST
+from kafkapy.protocol.constants import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+)
 from kafkapy.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.records.record import Record, encode_batch
@@ -28,7 +35,7 @@ async def ask(client: Client, timestamp: int, version: int = 5, **fields: Any) -
     return (await client.ask(request, version)).topics[0].partitions[0]
 
 
-@pytest.mark.parametrize("version", range(1, 6))
+@pytest.mark.parametrize("version", range(1, 12))
 def test_every_version_finds_both_ends_and_times(version: int, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
@@ -45,6 +52,31 @@ def test_every_version_finds_both_ends_and_times(version: int, tmp_path: Path) -
             assert (found.offset, found.timestamp, found.leader_epoch) == (1, EPOCH_MS + 1, epoch)
             none = await ask(client, EPOCH_MS + 100, version)
             assert (none.error_code, none.offset, none.timestamp, none.leader_epoch) == (0, -1, -1, -1)
+
+    run(scenario())
+
+
+FIRST_VERSIONS = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+
+
+@pytest.mark.parametrize("version", range(5, 12))
+def test_special_timestamps(version: int, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            empty = await ask(client, MAX_TIMESTAMP, version)
+            assert (empty.error_code, empty.offset) == (0 if version != 6 else 35, -1)
+            await client.produce("t", batch(b"a", b"b"))
+            expected = {MAX_TIMESTAMP: 1, EARLIEST_LOCAL: 0, LATEST_TIERED: -1, EARLIEST_PENDING_UPLOAD: -1, -7: 0}
+            for timestamp, offset in expected.items():
+                found = await ask(client, timestamp, version)
+                if version == 5:  # as in 2.7.2 it is a time before all records
+                    assert (found.error_code, found.offset) == (0, 0)
+                elif version < FIRST_VERSIONS.get(timestamp, 99):
+                    assert (found.error_code, found.offset) == (35, -1)
+                else:
+                    assert (found.error_code, found.offset) == (0, offset)
 
     run(scenario())
 

@@ -3,8 +3,16 @@ from typing import Any
 import pytest
 
 from kafkapy.coordinator.group.offsets import CommittedOffset
-from kafkapy.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
+from kafkapy.network.errors import RefusedError
+from kafkapy.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
 from kafkapy.server.handlers import offset_fetch
+from kafkapy.types import TopicPartition
 from tests.coordinator.world import TP, World
 from tests.server.handlers.groups_context import Asker
 
@@ -52,3 +60,22 @@ def test_offsets_of_open_transactions_are_refused_if_stable_ones_are_required(
     asker.world.group().offsets.replay_in_transaction(5, TP, 9, CommittedOffset(2))
     request = OffsetFetchRequest("g", [OffsetFetchRequestTopic("t", [0])], require_stable=require_stable)
     assert answers(asker.ask(offset_fetch, request, 7))[0][-1] == expected
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_offsets_of_several_groups(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    asker = Asker()
+    asker.world.commit(60)
+    named = [OffsetFetchRequestTopics("t", partition_indexes=[0, 1])]
+    groups = [OffsetFetchRequestGroup("g", topics=named), OffsetFetchRequestGroup("g", topics=None)]
+    answer = asker.ask(offset_fetch, OffsetFetchRequest(groups=groups), version)
+    assert [(row.group_id, row.error_code, answers(row)) for row in answer.groups] == [
+        ("g", 0, [("t", 0, 60, -1, "", 0), ("t", 1, -1, -1, "", 0)]),
+        ("g", 0, [("t", 0, 60, -1, "", 0)]),
+    ]
+    monkeypatch.setattr(offset_fetch, "MOST_OFFSETS", 2)
+    with pytest.raises(RefusedError, match="more than 2 offsets"):
+        asker.ask(offset_fetch, OffsetFetchRequest(groups=groups), version)
+    asker.world.resign(TopicPartition(GROUP_METADATA_TOPIC, 0), None)
+    failed = asker.ask(offset_fetch, OffsetFetchRequest(groups=groups), version)
+    assert [(row.error_code, row.topics) for row in failed.groups] == [(16, []), (16, [])]

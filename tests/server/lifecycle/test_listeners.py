@@ -16,6 +16,7 @@ from kafkapy.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from kafkapy.protocol.messages.metadata import MetadataRequest
+from kafkapy.server.dispatch.releases import cut
 from kafkapy.server.handlers import ALL_APIS, CLIENT_APIS
 from kafkapy.server.lifecycle.broker import BrokerServer
 from tests.metadata.zookeeper_server import ZooKeeperServer
@@ -150,7 +151,10 @@ def test_the_controller_has_a_listener_of_its_own(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         async with ZooKeeperServer() as zookeeper, broker(zookeeper, 1) as first, broker(zookeeper, 2) as second:
-            assert second.services.apis == {"PLAINTEXT": CLIENT_APIS, "INTERNAL": ALL_APIS, "EXTERNAL": ALL_APIS}
+            served = {name: list(apis) for name, apis in second.services.apis.items()}
+            to_brokers = list(cut(ALL_APIS, "2.7", for_brokers=True))
+            to_clients = list(cut(CLIENT_APIS, "2.7", for_brokers=False))
+            assert served == {"PLAINTEXT": to_clients, "INTERNAL": to_brokers, "EXTERNAL": to_brokers}
             client = await Client.connect(first)
             await client.create_topic("t", partitions=2)
             await until(lambda: "t" in second.services.metadata.image.topics)

@@ -20,8 +20,8 @@ def test_an_api_is_found_in_any_spelling(name: str | int) -> None:
         (FaultAction.DROP, {"api": "Prodce"}, "there is no API 'Prodce'; did you mean 'Produce'?"),
         (
             FaultAction.DROP,
-            {"api": "DescribeProducers"},
-            "this broker does not serve DescribeProducers: the rule could never match",
+            {"api": "DescribeQuorum"},
+            "this broker does not serve DescribeQuorum: the rule could never match",
         ),
         (FaultAction.DROP, {"api": 4711}, "this broker serves no API with the key 4711"),
         (FaultAction.DROP, {"api": True}, "api must be a string or an integer, not True"),

@@ -1,4 +1,5 @@
 import asyncio
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def test_every_version_of_every_api_can_answer_an_error(tmp_path: Path, when: st
             for api in SERVED:
                 for version in range(api.min_version, api.max_version + 1):
                     with faults.error("THROTTLING_QUOTA_EXCEEDED", api=int(api.key), when=when) as rule:
-                        response = await client.ask(request_of(api.key), version)
+                        response = await client.ask(request_of(api.key, version), version)
                     place = f"{api.module} v{version}"
                     assert set(errors_in(api.key, response)) == {ErrorCode.THROTTLING_QUOTA_EXCEEDED}, place
                     assert rule.fired == 1, place
@@ -212,7 +213,7 @@ def test_api_versions_are_refused_in_version_0(tmp_path: Path) -> None:
             response = Client.decode(ApiKey.API_VERSIONS, 0, await client.receive())
             assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
             assert response.api_keys
-            client.send(frame(request_of(ApiKey.API_VERSIONS), 4))
+            client.send(struct.pack(">ihhihb", 11, ApiKey.API_VERSIONS, 99, 1, -1, 0))
             response = Client.decode(ApiKey.API_VERSIONS, 0, await client.receive())
             assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
             assert faults.rules[0].fired == 1, "the second was refused by the broker itself"
