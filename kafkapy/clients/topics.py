@@ -29,6 +29,8 @@ from kafkapy.protocol.messages.metadata import MetadataResponseTopic
 from kafkapy.types import READ_COMMITTED
 
 TIMEOUT_MS: Final = 10_000
+LAST_VERSION_BY_NAMES: Final = 5
+"""Later versions of DeleteTopics have another list, for ids."""
 _ANOTHER_CONTROLLER: Final = frozenset({ErrorCode.NOT_CONTROLLER})
 
 
@@ -88,7 +90,7 @@ def delete_topic(client: ClusterClient, name: str) -> None:
 
     def attempt() -> None:
         request = DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS)
-        answer = client.controller().call(request, DeleteTopicsResponse)
+        answer = client.controller().call(request, DeleteTopicsResponse, LAST_VERSION_BY_NAMES)
         check(answer.responses[0].error_code, answer.responses[0].error_message, what=f"topic {name}")
 
     client.retrying(attempt)

@@ -110,6 +110,7 @@ class TopicResult(NamedTuple):
     partitions: int = UNSET
     replication_factor: int = UNSET
     configs: Mapping[str, str] = {}
+    topic_id: UUID = ZERO_UUID
 
 
 class ControllerView(Protocol):
@@ -236,6 +237,7 @@ class TopicAdmin:
             if created is not None:
                 created.append(topic.name)
                 planned.append(await self._plan(topic, placement))
+                results[topic.name] = results[topic.name]._replace(topic_id=planned[-1].topic_id)
             if len(planned) == TOGETHER:
                 await self._create(planned, results, admissions)
                 planned = []

@@ -62,9 +62,12 @@ def _top_fields(message: Message, versions: Versions) -> list[Field]:
 
 
 def _chains(message: Message, struct: Struct, versions: Versions) -> list[list[Level]]:
-    """Each chain of nested lists whose items stand for something, in the definition's order."""
+    """Each chain of nested lists whose items stand for something: those of the oldest versions first.
+
+    Where a newer list names topics by name or id, handlers get the older one, which has the names.
+    """
     found: list[list[Level]] = []
-    for entry in struct.fields:
+    for entry in sorted(struct.fields, key=lambda entry: entry.versions.low):
         if not entry.is_array or not (inner := entry.versions.intersect(versions)):
             continue
         attribute = snake_case(entry.name)

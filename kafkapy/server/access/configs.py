@@ -7,9 +7,10 @@ from kafkapy.protocol.constants import AclOperation, ResourceType
 from kafkapy.protocol.message import Message
 from kafkapy.protocol.messages import alter_configs, incremental_alter_configs
 from kafkapy.security.authorizer import Rights
-from kafkapy.server.access.rules import NO_CLUSTER, NO_TOPIC, TOPIC, Partial, Rule, Verdict, with_fields
+from kafkapy.server.access.rules import NO_CLUSTER, NO_TOPIC, TOPIC, Rule, with_fields
 from kafkapy.server.dispatch.context import RequestContext
 from kafkapy.server.dispatch.result import Response
+from kafkapy.server.dispatch.verdicts import Partial, Verdict
 from kafkapy.turns import Steps
 
 _TYPES = frozenset(ResourceType)

@@ -1,7 +1,5 @@
 """AclAccessControl: the stage between a decoded request and its handler, which asks the API's rule."""
 
-from collections.abc import Generator
-
 from kafkapy.clock import Clock
 from kafkapy.metadata.acls import AclStore
 from kafkapy.metrics import PeerLines
@@ -9,12 +7,11 @@ from kafkapy.network.errors import RefusedError
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.messages import APIS
 from kafkapy.security.authorizer import Rights, java_address
-from kafkapy.server.access.rules import Partial, Verdict
 from kafkapy.server.access.table import RULES
 from kafkapy.server.dispatch.api_table import Api
 from kafkapy.server.dispatch.context import RequestContext
-from kafkapy.server.dispatch.encoding import EncodedParts, Filled
-from kafkapy.server.dispatch.result import Handler, Request, Response, Result, with_change
+from kafkapy.server.dispatch.result import Handler, Request, Result
+from kafkapy.server.dispatch.verdicts import serve
 from kafkapy.turns import Steps
 
 
@@ -48,30 +45,9 @@ class AclAccessControl:
         if rule is None:
             _check_super_user(rights, api)
             return handle(context, request)
-        verdict = rule(rights, context, request)
-        if isinstance(verdict, Generator):
-            return _in_steps(verdict, handle, context, request)
-        return _serve(verdict, handle, context, request)
+        return serve(rule(rights, context, request), handle, context, request)
 
 
 def _check_super_user(rights: Rights, api: Api) -> None:
     if not rights.is_super_user:
         raise RefusedError(f"{ApiKey(api.key).name} has no rule of access control: it is for super users alone")
-
-
-def _in_steps(verdict: Steps[Verdict], handle: Handler, context: RequestContext, request: Request) -> Steps[Result]:
-    result = _serve((yield from verdict), handle, context, request)
-    return (yield from result) if isinstance(result, Generator) else result
-
-
-def _serve(verdict: Verdict, handle: Handler, context: RequestContext, request: Request) -> Result | Steps[Result]:
-    if verdict is None:
-        return handle(context, request)
-    if isinstance(verdict, Partial):
-        merge = verdict.merge
-        return with_change(handle(context, verdict.request), lambda response: merge(_decoded(response)))
-    return verdict
-
-
-def _decoded(response: Response) -> Response:
-    return response.decoded() if isinstance(response, Filled | EncodedParts) else response

@@ -41,8 +41,6 @@ from kafkapy.server.access.rules import (
     NO_TOPIC,
     NO_TRANSACTION,
     TRANSACTIONAL_ID,
-    Partial,
-    Verdict,
     may_on_only_topic,
     may_on_topics,
     name,
@@ -55,6 +53,7 @@ from kafkapy.server.access.rules import (
 )
 from kafkapy.server.dispatch.context import RequestContext
 from kafkapy.server.dispatch.result import Response
+from kafkapy.server.dispatch.verdicts import Partial, Verdict
 from kafkapy.server.handlers.shared.older_versions import refuses_static_member
 from kafkapy.turns import MaybeSteps, Steps
 from kafkapy.types import NO_OFFSET

@@ -1,24 +1,19 @@
 """The shape of a rule, and what most rules are made of.
 
-A rule gets the client's ``Rights``, and returns its verdict on a decoded request, at once or in steps:
-
-- None: the handler gets the request as it is;
-- a response: it is the answer, and the handler is not called;
-- ``Partial``: the handler gets a smaller request, and the response gets the rest merged in, also one that comes later.
-
-A rule changes neither the request, which the connection may repeat, nor any state.
+A rule gets the client's ``Rights``, and returns its verdict on a decoded request, at once or in steps
+(``server/dispatch/verdicts.py``).
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 from kafkapy.protocol.constants import AclOperation, AclResourceType
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.message import Message
 from kafkapy.security.authorizer import Rights
 from kafkapy.server.dispatch.context import RequestContext
-from kafkapy.server.dispatch.result import Response
+from kafkapy.server.dispatch.verdicts import Partial, Verdict
 from kafkapy.turns import MaybeSteps, Steps
 
 CHECKS_IN_A_STEP: Final = 64
@@ -30,14 +25,6 @@ TopicRow = TypeVar("TopicRow")
 R = TypeVar("R", bound=Message)
 
 
-class Partial(NamedTuple):
-    """The allowed part of a request, and how the response to it becomes the response to the whole request."""
-
-    request: Message
-    merge: Callable[[Any], MaybeSteps[Response]]
-
-
-Verdict = Message | Partial | None
 Rule = Callable[[Rights, RequestContext, Any], MaybeSteps[Verdict]]
 
 TOPIC, GROUP = AclResourceType.TOPIC, AclResourceType.GROUP

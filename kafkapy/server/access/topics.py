@@ -49,8 +49,6 @@ from kafkapy.server.access.rules import (
     NO_TRANSACTION,
     TOPIC,
     TRANSACTIONAL_ID,
-    Partial,
-    Verdict,
     may_on_only_topic,
     may_on_topics,
     name,
@@ -63,6 +61,7 @@ from kafkapy.server.access.rules import (
 )
 from kafkapy.server.dispatch.context import RequestContext
 from kafkapy.server.dispatch.result import Response
+from kafkapy.server.dispatch.verdicts import Partial, Verdict
 from kafkapy.turns import MaybeSteps, Steps, pieces
 from kafkapy.types import NO_OFFSET, NO_PRODUCER_ID
 

@@ -22,7 +22,6 @@ from kafkapy.server.access.rules import (
     NO_TRANSACTION,
     TOPIC,
     TRANSACTIONAL_ID,
-    Verdict,
     may_on_only_topic,
     name,
     partition_indexes,
@@ -32,6 +31,7 @@ from kafkapy.server.access.rules import (
     without_denied,
 )
 from kafkapy.server.dispatch.context import RequestContext
+from kafkapy.server.dispatch.verdicts import Verdict
 from kafkapy.server.handlers.add_partitions_to_txn import build, error_of, refused
 from kafkapy.server.handlers.write_txn_markers import failed
 from kafkapy.turns import PIECE, MaybeSteps, Steps, pieces

@@ -1,7 +1,7 @@
 """The route of an API in one version: the properties of the API's handler that the stages need."""
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from typing import NamedTuple
 
@@ -13,6 +13,8 @@ from kafkapy.server.dispatch.api_table import Api
 from kafkapy.server.dispatch.context import RequestContext
 from kafkapy.server.dispatch.forms import Pattern
 from kafkapy.server.dispatch.result import Handler, Request, Result
+from kafkapy.server.dispatch.topic_ids import ByName, by_name
+from kafkapy.server.dispatch.verdicts import serve
 from kafkapy.turns import Steps
 
 
@@ -27,6 +29,8 @@ class Route(NamedTuple):
     """A request may be served while earlier ones of this API wait for their responses."""
     pattern: Pattern[Message] | None
     """The fields of its requests that vary; None: all requests are decoded."""
+    by_name: ByName | None
+    """Gives the topics of its requests, which name some by id, their names; None: they have names."""
 
 
 @cache
@@ -40,13 +44,15 @@ def route_of(api: Api, version: int) -> Route:
         flexible_response_header=response_header_version(api.key, version) > 0,
         is_pipelined=getattr(handler, "IS_PIPELINED", False),
         pattern=getattr(handler, "PATTERN", None),
+        by_name=by_name(api.key, version),
     )
 
 
 def admit_and_handle(route: Route, context: RequestContext, request: Request) -> Result | Steps[Result]:
     """Serve a request that is decoded: nothing else calls a handler, so a rule for all requests stands here.
 
-    Access control calls the handler with a request, or with the allowed part of it, or not at all. Quotas measure both.
+    Topics that are named by id get their names first. Access control calls the handler with a request, or with the
+    allowed part of it, or not at all. Quotas measure all of it.
     """
     services = context.services
     services.metrics.requests[route.api.module] += 1
@@ -58,6 +64,12 @@ def admit_and_handle(route: Route, context: RequestContext, request: Request) ->
 
 
 def _allow_and_handle(route: Route, context: RequestContext, request: Request) -> Result | Steps[Result]:
+    if route.by_name is not None:
+        return serve(route.by_name(context, request), partial(_allow_named_and_handle, route), context, request)
+    return _allow_named_and_handle(route, context, request)
+
+
+def _allow_named_and_handle(route: Route, context: RequestContext, request: Request) -> Result | Steps[Result]:
     services = context.services
     if services.access is not None:
         return services.access.handle(route.api, route.handle, context, request)

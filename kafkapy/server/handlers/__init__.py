@@ -44,7 +44,7 @@ REGISTRY: Final = {
         Api(
             ApiKey.METADATA,
             0,
-            9,
+            13,
             "metadata",
             (_DESCRIBE_TOPIC, _CREATE_CLUSTER, _CREATE_TOPIC, _DESCRIBE_CLUSTER),
             needs_whole_image=True,
@@ -74,12 +74,12 @@ REGISTRY: Final = {
         Api(
             ApiKey.CREATE_TOPICS,
             0,
-            6,
+            7,
             "create_topics",
             (_CREATE_CLUSTER, _CREATE_TOPIC, _DESCRIBE_CONFIGS_TOPIC),
             needs_whole_image=True,
         ),
-        Api(ApiKey.DELETE_TOPICS, 0, 5, "delete_topics", (_DELETE_TOPIC,), needs_whole_image=True),
+        Api(ApiKey.DELETE_TOPICS, 0, 6, "delete_topics", (_DELETE_TOPIC,), needs_whole_image=True),
         Api(ApiKey.DELETE_RECORDS, 0, 2, "delete_records", (_DELETE_TOPIC,)),
         Api(ApiKey.INIT_PRODUCER_ID, 0, 4, "init_producer_id", (_WRITE_TRANSACTIONAL_ID, _IDEMPOTENT_WRITE)),
         Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 0, 4, "offset_for_leader_epoch", (_CLUSTER_ACTION, _DESCRIBE_TOPIC)),

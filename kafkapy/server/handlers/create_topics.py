@@ -1,6 +1,7 @@
 """CreateTopics: creates topics by their numbers of partitions and replicas, or by an assignment; or only checks them.
 
-Versions 0-6 (answers carry numbers and configuration from 5 on). Only the controller serves it.
+Versions 0-7 (answers carry numbers and configuration from 5 on, topic ids from 7 on; none where the topic is only
+checked). Only the controller serves it.
 Not done: creation policies.
 Errors: REQUEST_TIMED_OUT 7, INVALID_TOPIC_EXCEPTION 17 (name), TOPIC_ALREADY_EXISTS 36, INVALID_PARTITIONS 37,
 INVALID_REPLICATION_FACTOR 38, INVALID_REPLICA_ASSIGNMENT 39, INVALID_CONFIG 40, NOT_CONTROLLER 41, INVALID_REQUEST 42
@@ -91,6 +92,7 @@ def _answer(result: TopicResult, config: "BrokerConfig", version: int) -> Creata
         return CreatableTopicResult(name=result.name, error_message=None)
     return CreatableTopicResult(
         name=result.name,
+        topic_id=result.topic_id,
         error_message=None,
         num_partitions=result.partitions,
         replication_factor=result.replication_factor,

@@ -1,6 +1,7 @@
 """DeleteTopics: deletes topics and their records.
 
-Versions 0-5. Only the controller serves it.
+Versions 0-6 (from 6 on requests may name topics by id, see ``server/dispatch/topic_ids.py``). Only the controller
+serves it.
 Errors: UNKNOWN_TOPIC_OR_PARTITION 3, REQUEST_TIMED_OUT 7, NOT_CONTROLLER 41, TOPIC_DELETION_DISABLED 73
 (INVALID_REQUEST 42 below version 3: deletion is switched off), THROTTLING_QUOTA_EXCEEDED 89 (from version 5 on).
 """

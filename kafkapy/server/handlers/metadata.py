@@ -1,9 +1,11 @@
 """Metadata: the brokers of the cluster, and the leaders and replicas of the requested partitions.
 
-Versions 0-9. Topics that are missing are created when the client and ``auto.create.topics.enable`` allow it; the
-answer for them is LEADER_NOT_AVAILABLE, and the client repeats its request. This broker's own address is one that the
-client can use (see ``RequestContext.own_endpoint``). Requests to a broker that has just started wait until it has all
-metadata of the cluster (``Api.needs_whole_image``); 2.7.2 answers UNKNOWN_TOPIC_OR_PARTITION at once in that state.
+Versions 0-13 (answers have topic ids from 10 on; from 12 on requests may name topics by id, see
+``server/dispatch/topic_ids.py``). Topics that are missing are created when the client and ``auto.create.topics.enable``
+allow it; the answer for them is LEADER_NOT_AVAILABLE, and the client repeats its request. This broker's own address is
+one that the client can use (see ``RequestContext.own_endpoint``). Requests to a broker that has just started wait until
+it has all metadata of the cluster (``Api.needs_whole_image``); 2.7.2 answers UNKNOWN_TOPIC_OR_PARTITION at once in that
+state.
 With an authorizer a topic that the client may not describe is left out of all topics, and refused if it is named.
 Errors: per topic UNKNOWN_TOPIC_OR_PARTITION 3, LEADER_NOT_AVAILABLE 5 (being created, or later:
 ``kafkapy.auto.create.topics.per.second``), INVALID_TOPIC_EXCEPTION 17 (name), INVALID_REPLICATION_FACTOR 38,
@@ -200,6 +202,8 @@ def _answer(
         topics.append(topic)
         if found is None:  # refused, or deleted while others were created
             topic.error_code = refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        else:
+            topic.topic_id = found.topic_id
         for index, partition in found.partitions.items() if found is not None else ():
             topic.partitions.append(_partition(image, index, partition, listener, version))
             rows += 1

@@ -1,0 +1,182 @@
+"""The stage in which topics that a request names by id (KIP-516) get their names: before access control and handler.
+
+Handlers and the rules of access control know names alone. A topic whose id no topic has now is taken out of the request
+and gets its error here, so a recreated topic is never served for the old one; the answers for the others get their ids.
+Answers are as those of Apache Kafka 4.4.0. A response shows the name of a topic that was named by id only to a client
+that may describe it: whoever lacks that right gets TOPIC_AUTHORIZATION_FAILED with the id.
+
+Errors: UNKNOWN_SERVER_ERROR -1 (Metadata 12 and later, a topic without name and id: as 4.4.0), INVALID_REQUEST 42 (a
+topic with neither or both where one is needed, or one that is named twice; Metadata 10 and 11 have ids in answers
+alone), UNKNOWN_TOPIC_ID 100.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from typing import Any, Final
+from uuid import UUID
+
+from kafkapy.protocol.api_keys import ApiKey
+from kafkapy.protocol.constants import AclOperation, AclResourceType
+from kafkapy.protocol.errors import ErrorCode
+from kafkapy.protocol.message import ZERO_UUID
+from kafkapy.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from kafkapy.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from kafkapy.server.dispatch.context import RequestContext
+from kafkapy.server.dispatch.verdicts import Partial, Verdict
+from kafkapy.turns import PIECE, MaybeSteps, Steps, pieces
+
+ByName = Callable[[RequestContext, Any], MaybeSteps[Verdict]]
+
+FIRST_METADATA_BY_ID: Final = 12
+FIRST_METADATA_WITH_ERROR: Final = 13
+
+
+def _metadata(context: RequestContext, request: MetadataRequest) -> MaybeSteps[Verdict]:
+    topics = request.topics or ()
+    if len(topics) > PIECE:
+        return _metadata_of_many(context, request)
+    if all(topic.name is not None and topic.topic_id == ZERO_UUID for topic in topics):
+        return None
+    return _metadata_by_id(context, request)
+
+
+def _metadata_of_many(context: RequestContext, request: MetadataRequest) -> Steps[Verdict]:
+    for piece in pieces(request.topics or ()):
+        if any(topic.name is None or topic.topic_id != ZERO_UUID for topic in piece):
+            return (yield from _metadata_by_id(context, request))
+        yield
+    return None
+
+
+def _metadata_by_id(context: RequestContext, request: MetadataRequest) -> Steps[Verdict]:
+    """Topics that are named only by name are left out, where others are named by id."""
+    topics, version, image = request.topics or (), context.header.api_version, context.services.metadata.image
+    if version < FIRST_METADATA_BY_ID:
+        return (yield from _refused_metadata(topics, ErrorCode.INVALID_REQUEST))
+    ids: dict[UUID, None] = {}
+    for piece in pieces(topics):
+        ids.update((topic.topic_id, None) for topic in piece if topic.topic_id != ZERO_UUID)
+        yield
+    if not ids:
+        refused = yield from _refused_metadata(topics, ErrorCode.UNKNOWN_SERVER_ERROR)
+        if version >= FIRST_METADATA_WITH_ERROR:
+            refused.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+        return refused
+    known: dict[str, UUID] = {}
+    unknown: list[MetadataResponseTopic] = []
+    for topic_id in ids:
+        name = image.topic_name(topic_id)
+        if name is None:
+            unknown.append(MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id, partitions=[]))
+        else:
+            known[name] = topic_id
+        yield
+
+    def merge(response: MetadataResponse) -> Steps[MetadataResponse]:
+        for topic in response.topics:
+            topic.topic_id = known[topic.name or ""]
+            if topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                topic.name = None
+            yield
+        response.topics = unknown + response.topics
+        return response
+
+    named = copy(request)
+    named.topics = [MetadataRequestTopic(name=name) for name in known]
+    named.allow_auto_topic_creation = False
+    return Partial(named, merge)
+
+
+def _refused_metadata(topics: Sequence[MetadataRequestTopic], code: int) -> Steps[MetadataResponse]:
+    rows = []
+    for piece in pieces(topics):
+        rows += [MetadataResponseTopic(code, topic.name or "", topic.topic_id, partitions=[]) for topic in piece]
+        yield
+    return MetadataResponse(cluster_id=None, topics=rows)
+
+
+def _delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> Steps[Verdict]:
+    image = context.services.metadata.image
+    refused: list[DeletableTopicResult] = []
+    given: Counter[str | UUID] = Counter()
+    for topic in request.topics:
+        if (topic.name is None) == (topic.topic_id == ZERO_UUID):
+            refused.append(_refused(topic, "Name a topic either by its name or by its id."))
+        else:
+            given[topic.topic_id if topic.name is None else topic.name] += 1
+        yield
+    by_id: dict[str, UUID] = {}
+    names: list[str] = []
+    twice: set[UUID] = set()
+    for each, count in given.items():
+        topic = DeleteTopicState(topic_id=each) if isinstance(each, UUID) else DeleteTopicState(each)
+        name = image.topic_name(each) if isinstance(each, UUID) else each
+        if count > 1:
+            refused.append(_refused(topic, "The request names this topic more than once."))
+        elif name is None:
+            refused.append(_refused(topic, ErrorCode.UNKNOWN_TOPIC_ID.message, ErrorCode.UNKNOWN_TOPIC_ID))
+        elif isinstance(each, UUID):
+            by_id[name] = each
+        elif given[image.topic_id(name)]:
+            twice.add(image.topic_id(name))
+            refused.append(_refused(DeleteTopicState(name, image.topic_id(name)), "The request names its id too."))
+        else:
+            names.append(name)
+        yield
+    deleted = names + [name for name, topic_id in by_id.items() if topic_id not in twice]
+    known = {name: image.topic_id(name) for name in deleted}
+
+    def merge(response: DeleteTopicsResponse) -> Steps[DeleteTopicsResponse]:
+        for row in response.responses:
+            _add_id(context, row, by_id, known)
+            yield
+        response.responses = refused + response.responses
+        return response
+
+    return Partial(DeleteTopicsRequest(topic_names=deleted, timeout_ms=request.timeout_ms), merge)
+
+
+def _refused(topic: DeleteTopicState, text: str, code: int = ErrorCode.INVALID_REQUEST) -> DeletableTopicResult:
+    return DeletableTopicResult(topic.name, topic.topic_id, code, text)
+
+
+def _add_id(
+    context: RequestContext, row: DeletableTopicResult, by_id: Mapping[str, UUID], known: Mapping[str, UUID]
+) -> None:
+    """Add the id to the answer for a topic: always if it was named by id, else if it is deleted."""
+    name = row.name or ""
+    if name in by_id:
+        row.topic_id = by_id[name]
+        if row.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED and not _may_describe(context, name):
+            row.name = None
+    elif not row.error_code:
+        row.topic_id = known[name]
+
+
+def _may_describe(context: RequestContext, name: str) -> bool:
+    rights = context.rights()
+    return rights is None or rights.may(AclOperation.DESCRIBE, AclResourceType.TOPIC, name, logs=False)
+
+
+_BY_ID: Final[Mapping[int, tuple[int, ByName]]] = {
+    ApiKey.METADATA: (10, _metadata),
+    ApiKey.DELETE_TOPICS: (6, _delete_topics),
+}
+"""By API: the first version with ids in requests, and the function that translates them."""
+
+
+def by_name(key: int, version: int) -> ByName | None:
+    """Return what translates requests of this kind; None if they can't name topics by id."""
+    first, translate = _BY_ID.get(key, (0, None))
+    return translate if version >= first else None
