@@ -237,6 +237,9 @@ PLACES: Final[dict[int, tuple[Place, ...]]] = {
             "error_code",
         ),
     ),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (
+        Place(Role.GROUP, "group_ids", "", "groups", "DescribedGroup", "group_id", "error_code"),
+    ),
 }
 """The lists of an API, outermost first; an API without any has one error code for the whole response."""
 
@@ -251,6 +254,7 @@ WITH_GROUP_ID: Final = frozenset(
         ApiKey.ADD_OFFSETS_TO_TXN,
         ApiKey.TXN_OFFSET_COMMIT,
         ApiKey.OFFSET_DELETE,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
     }
 )
 """APIs whose requests have a ``group_id``."""
@@ -262,6 +266,7 @@ WITH_MEMBER_ID: Final = frozenset(
         ApiKey.LEAVE_GROUP,
         ApiKey.SYNC_GROUP,
         ApiKey.TXN_OFFSET_COMMIT,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
     }
 )
 """APIs whose requests have a ``member_id``: that of the member that sends them."""

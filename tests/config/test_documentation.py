@@ -9,6 +9,7 @@ from kafkapy.config.broker_config import REFUSED_KEYS, BrokerConfig, check_built
 from kafkapy.config.broker_keys import DYNAMIC_ONLY_KEYS, KNOWN_KEYS
 from kafkapy.config.documentation import UNUSED, broker_documentation, topic_documentation
 from kafkapy.config.errors import InvalidConfigError
+from kafkapy.config.consumer_group_keys import CONSUMER_GROUP_KEYS
 from kafkapy.config.oauth_keys import OAUTH_KEYS
 from kafkapy.config.own_keys import OWN_BROKER_KEYS, OWN_TOPIC_KEYS
 from kafkapy.config.topic_keys import BROKER_KEY_OF, TOPIC_KEYS
@@ -34,7 +35,8 @@ def _texts() -> list[str]:
 
 def test_every_key_has_its_own_text() -> None:
     texts = _texts()
-    assert len(texts) == 216 + 3 + 26 + len(OAUTH_KEYS) + len(OWN_BROKER_KEYS) + len(OWN_TOPIC_KEYS)
+    newer = len(OAUTH_KEYS) + len(CONSUMER_GROUP_KEYS)
+    assert len(texts) == 216 + 3 + 26 + newer + len(OWN_BROKER_KEYS) + len(OWN_TOPIC_KEYS)
     assert len(set(texts)) == len(texts)
 
 

@@ -148,6 +148,15 @@ REGISTRY: Final = {
         Api(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0, "alter_user_scram_credentials", (_ALTER_CLUSTER,)),
         Api(ApiKey.ALTER_PARTITION, 0, 0, "alter_partition", (_CLUSTER_ACTION,), between_brokers=True),
         Api(ApiKey.UPDATE_FEATURES, 0, 0, "update_features", (_ALTER_CLUSTER,)),
+        Api(
+            ApiKey.CONSUMER_GROUP_HEARTBEAT,
+            0,
+            1,
+            "consumer_group_heartbeat",
+            (_READ_GROUP, _DESCRIBE_TOPIC),
+            needs_whole_image=True,
+        ),
+        Api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, "consumer_group_describe", (_DESCRIBE_GROUP, _DESCRIBE_TOPIC)),
     )
 }
 
