@@ -228,7 +228,7 @@ compat: setup archives
 
 # The same scenarios on every release there is, an hour and a half; docs/compatibility.md tells what came out.
 FOUND := .cache/compatibility-results.json
-TARGETS ?= kafkapy kafkapy-cluster kafka-2.7.2 kafka-3.9.1 kafka-4.1.0
+TARGETS ?= kafkapy kafkapy-cluster kafka-2.7.2 kafka-3.9.1 kafka-4.4.0
 
 compatibility: setup archives
 	@$(BIN)/python -m harness.jars --long
@@ -268,11 +268,9 @@ endif
 SPARK_KILLS ?= 20
 
 spark-kills: spark-setup jars
-	@$(BIN)/python -m harness.jars 4.4.0
 	$(BIN)/python -m compat_tests.spark.kills --kills $(SPARK_KILLS) $(ARGUMENTS)
 
 bench: setup jars
-	@$(BIN)/python -m harness.jars 4.4.0
 	$(BIN)/python -m bench $(ARGUMENTS)
 
 # Leaves .cache (downloads) alone.

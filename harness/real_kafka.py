@@ -22,6 +22,8 @@ ONE_BROKER = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.num.partitions": "4",
     "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
     "delete.topic.enable": "true",
     "controlled.shutdown.enable": "false",

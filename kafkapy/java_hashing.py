@@ -1,8 +1,11 @@
 """The hashes of Java and Scala that Kafka's behaviour depends on: the partition of a name, and the order of a map."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeVar
+from uuid import UUID
+
+K = TypeVar("K")
 
 INT32_MASK: Final = 0xFFFFFFFF
 LONGEST_KNOWN: Final = 256
@@ -79,8 +82,55 @@ def in_table_order(keys: Collection[str]) -> list[str]:
 
 def in_java_order(keys: Collection[str]) -> list[str]:
     """The order of ``keys`` in Java's ``HashMap``; keys of one bucket stay in their order."""
-    buckets = _buckets(len(keys))
-    return sorted(keys, key=lambda key: _spread(key) & buckets - 1)
+    return in_set_order(keys, hash_code)
+
+
+def uuid_hash_code(uuid: UUID) -> int:
+    """The hash of Kafka's ``Uuid``, its 32 bits as a number that is not negative."""
+    folded = uuid.int >> 64 ^ uuid.int
+    return (folded >> 32 ^ folded) & INT32_MASK
+
+
+def in_set_order(keys: Collection[K], hash_of: Callable[[K], int]) -> list[K]:
+    """The order of ``keys`` in a ``HashSet`` that is a copy of a collection, by Java 17.
+
+    Keys of one bucket stay in their order. ``hash_of`` returns the 32 bits of Java's ``hashCode``.
+    """
+    return _by_bucket(keys, hash_of, _buckets(len(keys)))
+
+
+def in_map_order(keys: Collection[K], hash_of: Callable[[K], int]) -> list[K]:
+    """The order of ``keys`` in a ``HashMap`` that has grown by one entry at a time; see ``in_set_order``."""
+    buckets = _FIRST_TABLE
+    while 4 * len(keys) > 3 * buckets:
+        buckets *= 2
+    return _by_bucket(keys, hash_of, buckets)
+
+
+def _by_bucket(keys: Collection[K], hash_of: Callable[[K], int], buckets: int) -> list[K]:
+    def bucket(key: K) -> int:
+        value = hash_of(key)
+        return (value ^ value >> 16) & buckets - 1
+
+    return sorted(keys, key=bucket)
+
+
+_FIBONACCI: Final = -7046029254386353131
+"""The factor of the hash of Kafka's ``TimelineHashMap``, whose highest bits are the slot."""
+
+
+def in_timeline_order(keys: Collection[K], hash_of: Callable[[K], int]) -> list[K]:
+    """The order of ``keys`` in a ``TimelineHashMap`` of Kafka that never had more: the last one of a slot is first."""
+    bits = 1
+    while 3 * len(keys) > 4 << bits:
+        bits += 1
+
+    def slot(key: K) -> int:
+        return (_signed(hash_of(key)) * _FIBONACCI & (1 << 64) - 1) >> 64 - bits
+
+    last_first = list(keys)
+    last_first.reverse()
+    return sorted(last_first, key=slot)
 
 
 def _buckets(count: int) -> int:

@@ -20,6 +20,17 @@ def topic_missing(name: str) -> str:
     return f"The topic '{name}' does not exist."
 
 
+PARTITION_NOT_HOSTED: Final = "This server does not host this topic-partition."
+BROKER_ENDPOINT: Final = (
+    "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+)
+
+
+def unsupported_endpoint_type(endpoint_type: int) -> str:
+    """DescribeCluster of endpoints that are neither of brokers nor of controllers."""
+    return f"Unsupported endpoint type {endpoint_type}"
+
+
 EMPTY_TOPIC_NAME: Final = "Topic name is illegal, it can't be empty"
 DIRECTORY_TOPIC_NAME: Final = 'Topic name cannot be "." or ".."'
 

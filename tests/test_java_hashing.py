@@ -1,5 +1,7 @@
 """Groups and transactional ids are in the partitions that Kafka's hash gives."""
 
+from uuid import UUID
+
 import pytest
 
 from harness.cases.topic_cases import TOPIC_KEYS
@@ -8,8 +10,12 @@ from kafkapy.java_hashing import (
     hash_code,
     in_hash_order,
     in_java_order,
+    in_map_order,
+    in_set_order,
     in_table_order,
+    in_timeline_order,
     partition_for,
+    uuid_hash_code,
 )
 
 
@@ -90,3 +96,12 @@ def test_keys_of_a_bucket_keep_their_order_in_java() -> None:
     for given in (pair, pair[::-1]):
         assert in_java_order([*given, *others])[2:4] == given
     assert in_java_order(["b", "a"]) == ["a", "b"]
+
+
+def test_orders_of_javas_tables() -> None:
+    assert uuid_hash_code(UUID("00000001-0000-0002-0000-000300000004")) == 1 ^ 2 ^ 3 ^ 4
+    assert in_set_order([16, 0, 33, 1], int) == [16, 0, 33, 1]
+    assert in_map_order(range(12, 0, -1), int) == list(range(1, 13))
+    assert in_map_order([16, 0], int) == in_map_order([*range(1, 11), 16, 0], int)[:2] == [16, 0]
+    assert in_set_order([16, *range(11)], int)[-1] == 16, "a copy of 12 elements has 32 buckets"
+    assert in_timeline_order(["a", "b"], {"a": 5, "b": 5}.__getitem__) == ["b", "a"]

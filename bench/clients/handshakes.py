@@ -35,7 +35,7 @@ def log_in(connection: socket.socket, mechanism: str, user: str, password: str) 
     """Authenticate as a user by PLAIN or SCRAM; ends the program if the broker refuses."""
     connection.sendall(frame(ApiKey.SASL_HANDSHAKE, SaslHandshakeRequest(mechanism), 1))
     receive(connection)
-    steps = client_tokens(mechanism, {"username": user, "password": password}, "the login")("")
+    steps = client_tokens(mechanism, {"username": user, "password": password})("")
     token = next(steps)
     while True:
         connection.sendall(frame(ApiKey.SASL_AUTHENTICATE, SaslAuthenticateRequest(token), 0))

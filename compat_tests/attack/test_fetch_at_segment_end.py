@@ -22,7 +22,7 @@ from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest
 
 pytestmark = pytest.mark.differs(
-    "kafka-4.1.0", reason="segment.bytes is at least a megabyte (KIP-1030): no small segments can be made"
+    "kafka-4.4.0", reason="segment.bytes is at least a megabyte (KIP-1030): no small segments can be made"
 )
 
 MAX_WAIT_MS = 3_000

@@ -1,7 +1,7 @@
 """Requests for very many partitions: refused before anything is made for them, while other clients are served.
 
 Apache Kafka 2.7.2 has no bound: after a CreateTopics request for 2^31-1 partitions its broker answers no client within
-40 seconds. 4.1.0 refuses more than 10,000 partitions in a request, with POLICY_VIOLATION too.
+40 seconds. 4.4.0 refuses more than 10,000 partitions in a request, with POLICY_VIOLATION too.
 """
 
 from collections.abc import Iterator

@@ -21,9 +21,8 @@ CLUSTER = "-cluster"
 WITH_ZOOKEEPER = "2.7.2"
 """The release whose jars have the ZooKeeper of the clusters, and the one whose brokers form some."""
 CLUSTERS = (KAFKAPY + CLUSTER, KAFKA + WITH_ZOOKEEPER + CLUSTER)
-KNOWN = ", ".join(
-    [KAFKAPY, *(KAFKA + version for version in VERSIONS), *CLUSTERS, f"{CONTAINER}<image>", "<host>:<port>"]
-)
+RELEASES = tuple(KAFKA + version for version in VERSIONS)
+KNOWN = ", ".join([KAFKAPY, *RELEASES, *CLUSTERS, f"{CONTAINER}<image>", "<host>:<port>"])
 
 
 def is_cluster(target: str) -> bool:
@@ -47,7 +46,7 @@ def check(target: str) -> None:
         _check_release(WITH_ZOOKEEPER)
     elif target.startswith(CONTAINER):
         _check_image(target.removeprefix(CONTAINER))
-    elif re.fullmatch(rf"{KAFKA}\d+(\.\d+)+", target):
+    elif target in RELEASES:
         _check_release(target.removeprefix(KAFKA))
     elif found := re.fullmatch(r"(.+):(\d{1,5})", target):
         if not answers_api_versions(int(found[2]), found[1]):

@@ -10,7 +10,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from compat_tests.clients.agent import WITHOUT_SECURITY, Abilities, Agent, AgentClient
-from harness.jars import BENCH_VERSIONS, VERSIONS
+from harness.jars import VERSIONS
 from harness.java_programs import BUILT, MissingToolchainError, java_command
 
 HERE = Path(__file__).resolve().parent
@@ -138,9 +138,6 @@ LONG_AGENTS: dict[str, Callable[[], list[str]]] = {
     "rdkafka": _rdkafka,
 }
 """The clients that take minutes to build: their tests are marked `long`."""
-NEWEST = f"java-{BENCH_VERSIONS[-1]}"
-NEWEST_AGENTS: dict[str, Callable[[], list[str]]] = {NEWEST: partial(_java, BENCH_VERSIONS[-1])}
-"""The newest clients of Java, whose jars only long runs have."""
 
 
 class Agents:
@@ -156,7 +153,7 @@ class Agents:
         """
         agent = self._running.get(name)
         if agent is None:
-            agent = self._running[name] = Agent({**AGENTS, **LONG_AGENTS, **NEWEST_AGENTS}[name]())
+            agent = self._running[name] = Agent({**AGENTS, **LONG_AGENTS}[name]())
         return AgentClient(name, agent, bootstrap, ABILITIES.get(name, Abilities()), settings)
 
     def close(self) -> None:

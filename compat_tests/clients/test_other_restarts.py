@@ -34,7 +34,7 @@ is not writable" (KAFKA-3594); the consumer of 0.10.0.1 when the broker is back,
 nothing. The one of 0.10.2.2 continues."""
 OLD = {f"java-{version}": version for version in OLD_CLIENT_VERSIONS if version not in UNABLE}
 TOOLS = [f"kafka-tools-{version}" for version in VERSIONS]
-GONE = pytest.mark.differs("kafka-4.1.0", reason="clients older than 2.1 are served no more (KIP-896)")
+GONE = pytest.mark.differs("kafka-4.4.0", reason="clients older than 2.1 are served no more (KIP-896)")
 
 
 @pytest.fixture(scope="module")

@@ -80,7 +80,7 @@ def test_describe(broker: Broker, topic: str, kind: int, name: str, code: int) -
         pytest.param(
             *(BROKER, "", {}, 0),
             marks=pytest.mark.differs(
-                "kafka-4.1.0",
+                "kafka-4.4.0",
                 reason="the cluster's min.insync.replicas can't be removed (KIP-966): INVALID_CONFIG (40)",
             ),
         ),
@@ -208,7 +208,7 @@ def _set_level(client: ClusterClient, logger: str, operation: int, level: str | 
     return response.error_code
 
 
-@pytest.mark.differs("kafka-4.1.0", reason="without log4j 2, which the suite does not give it, it tells of no loggers")
+@pytest.mark.differs("kafka-4.4.0", reason="without log4j 2, which the suite does not give it, it tells of no loggers")
 def test_a_loggers_level_is_set_and_deleted(broker: Broker) -> None:
     with ClusterClient(broker.bootstrap) as client:
         before = _levels(client)

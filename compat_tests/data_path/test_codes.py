@@ -150,7 +150,7 @@ def test_too_few_replicas_in_sync(wire: Wire) -> None:
     assert produce(wire, few, THREE) == (19, -1)
 
 
-@pytest.mark.differs("kafka-4.1.0", reason="segment.bytes is at least a megabyte (KIP-1030)")
+@pytest.mark.differs("kafka-4.4.0", reason="segment.bytes is at least a megabyte (KIP-1030)")
 def test_a_batch_that_is_larger_than_a_segment(wire: Wire) -> None:
     segment = new_topic(wire, max__message__bytes="100000", segment__bytes="2000")
     assert produce(wire, segment, batch(b"x" * 3000)) == (18, -1)
@@ -173,7 +173,7 @@ def test_the_error_text_of_a_refused_batch(wire: Wire) -> None:
     assert refusal(wire, compacted, THREE) == (87, 0, [0, 1, 2], True)
 
 
-@pytest.mark.differs("kafka-4.1.0", reason="message.timestamp.difference.max.ms is gone (KIP-937)")
+@pytest.mark.differs("kafka-4.4.0", reason="message.timestamp.difference.max.ms is gone (KIP-937)")
 def test_the_error_text_of_a_refused_timestamp(wire: Wire) -> None:
     strict = new_topic(wire, message__timestamp__difference__max__ms="3600000")
     old = encode_batch([Record(key=None, value=b"a", timestamp=5), Record(key=None, value=b"b", timestamp=NOW_MS)])
@@ -194,7 +194,7 @@ def test_sequences_of_idempotent_producers(wire: Wire) -> None:
 
 
 @pytest.mark.differs(
-    "kafka-4.1.0", reason="segment.bytes is at least a megabyte (KIP-1030), and Produce begins with version 3 (KIP-896)"
+    "kafka-4.4.0", reason="segment.bytes is at least a megabyte (KIP-1030), and Produce begins with version 3 (KIP-896)"
 )
 def test_the_order_of_checks_of_a_batch(wire: Wire) -> None:
     """Each batch has several faults: the order of the checks decides on the error."""
@@ -236,7 +236,7 @@ def test_a_batch_that_is_shorter_than_its_header(size: int, wire: Wire) -> None:
         assert produce(wire, topic, records) == (SHORT[size], -1)
 
 
-@pytest.mark.differs("kafka-4.1.0", reason="message formats 0 and 1 are gone (KIP-724), Produce 0 to 2, too (KIP-896)")
+@pytest.mark.differs("kafka-4.4.0", reason="message formats 0 and 1 are gone (KIP-724), Produce 0 to 2, too (KIP-896)")
 @pytest.mark.parametrize("codec", [1, 2, 3])
 def test_bytes_after_compressed_data_are_ignored(codec: int, wire: Wire) -> None:
     content = compress(codec, encode_legacy([Record(b"k", b"v", NOW_MS, (), 0)], 1))
@@ -353,7 +353,7 @@ def test_list_offsets(wire: Wire) -> None:
     assert seen(-1, 5, partition=1) == (0, 0, -1, 0)
 
 
-@pytest.mark.differs("kafka-4.1.0", reason="a partition that is named twice is answered once")
+@pytest.mark.differs("kafka-4.4.0", reason="a partition that is named twice is answered once")
 def test_list_offsets_of_a_repeated_partition(wire: Wire) -> None:
     topic = new_topic(wire)
     twice = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)] * 2)
@@ -361,7 +361,7 @@ def test_list_offsets_of_a_repeated_partition(wire: Wire) -> None:
     assert [partition.error_code for partition in answer.topics[0].partitions] == [42, 42]
 
 
-@pytest.mark.differs("kafka-4.1.0", reason="ListOffsets begins with version 1 (KIP-896)")
+@pytest.mark.differs("kafka-4.4.0", reason="ListOffsets begins with version 1 (KIP-896)")
 def test_list_offsets_of_the_first_version(wire: Wire) -> None:
     topic = new_topic(wire)
     produce(wire, topic, THREE)
@@ -395,7 +395,7 @@ def end_of_epoch(
     return found.error_code, found.leader_epoch, found.end_offset
 
 
-@pytest.mark.differs("kafka-4.1.0", reason="OffsetForLeaderEpoch begins with version 2 (KIP-896)")
+@pytest.mark.differs("kafka-4.4.0", reason="OffsetForLeaderEpoch begins with version 2 (KIP-896)")
 def test_offset_for_leader_epoch_of_the_first_version(wire: Wire) -> None:
     topic = new_topic(wire)
     produce(wire, topic, THREE)

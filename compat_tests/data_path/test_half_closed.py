@@ -35,7 +35,7 @@ def answered(broker: Broker, data: bytes) -> list[int]:
     return found
 
 
-@pytest.mark.differs("kafka-4.1.0", cases=["2"], reason="Produce begins with version 3, Fetch with 4 (KIP-896)")
+@pytest.mark.differs("kafka-4.4.0", cases=["2"], reason="Produce begins with version 3, Fetch with 4 (KIP-896)")
 @pytest.mark.parametrize("version", [2, 11])
 def test_requests_before_a_half_close_are_all_answered(broker: Broker, version: int) -> None:
     with Wire(broker.bootstrap) as wire:

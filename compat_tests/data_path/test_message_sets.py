@@ -169,7 +169,7 @@ def what_was_sent(data: bytes, first: int, magic: int) -> list[Told]:
     return found
 
 
-@pytest.mark.differs("kafka-4.1.0", reason="message formats 0 and 1 are gone (KIP-724), Produce 0 to 2, too (KIP-896)")
+@pytest.mark.differs("kafka-4.4.0", reason="message formats 0 and 1 are gone (KIP-724), Produce 0 to 2, too (KIP-896)")
 @pytest.mark.differs("kafka-3.9.1", cases=["0.*"], reason="message.format.version is passed over (KIP-724)")
 @pytest.mark.differs("kafka-3.9.1", cases=["2.7-*"], reason="a client's LogAppendTime is passed over, not refused")
 @pytest.mark.parametrize("kind", KINDS)

@@ -88,8 +88,8 @@ OF_OLD_VERSIONS = [name for name, (_, version, *_) in (REFUSED | NAMED).items() 
 OF_OLD_TOPICS = [name for name, (configs, *_) in (REFUSED | NAMED).items() if "message__format__version" in configs]
 
 
-@pytest.mark.differs("kafka-4.1.0", cases=OF_OLD_VERSIONS, reason=VERSIONS_GONE)
-@pytest.mark.differs("kafka-4.1.0", cases=OF_OLD_TOPICS, reason=FORMATS_GONE)
+@pytest.mark.differs("kafka-4.4.0", cases=OF_OLD_VERSIONS, reason=VERSIONS_GONE)
+@pytest.mark.differs("kafka-4.4.0", cases=OF_OLD_TOPICS, reason=FORMATS_GONE)
 @pytest.mark.differs("kafka-3.9.1", cases=["an idempotent producer, *"], reason=FORMATS_PASSED_OVER)
 @pytest.mark.differs(
     "kafka-3.9.1", cases=["LogAppendTime from a client"], reason="a client's LogAppendTime is passed over, not refused"
@@ -100,8 +100,8 @@ def test_records_that_old_versions_refuse(name: str, wire: Wire) -> None:
     assert refusal(wire, configs, version, records) == code
 
 
-@pytest.mark.differs("kafka-4.1.0", cases=OF_OLD_VERSIONS, reason=VERSIONS_GONE)
-@pytest.mark.differs("kafka-4.1.0", cases=OF_OLD_TOPICS, reason=FORMATS_GONE)
+@pytest.mark.differs("kafka-4.4.0", cases=OF_OLD_VERSIONS, reason=VERSIONS_GONE)
+@pytest.mark.differs("kafka-4.4.0", cases=OF_OLD_TOPICS, reason=FORMATS_GONE)
 @pytest.mark.differs("kafka-3.9.1", cases=OF_OLD_TOPICS, reason=FORMATS_PASSED_OVER)
 @pytest.mark.parametrize("name", NAMED)
 def test_records_that_kafka_refuses_with_an_unknown_error(name: str, wire: Wire, broker: Broker) -> None:
@@ -131,7 +131,7 @@ def test_records_that_close_the_connection(version: int, records: bytes, wire: W
         produce(wire, topic, records, version)
 
 
-@pytest.mark.differs("kafka-4.1.0", reason=VERSIONS_GONE)
+@pytest.mark.differs("kafka-4.4.0", reason=VERSIONS_GONE)
 @pytest.mark.parametrize("version", range(3))
 def test_records_that_old_versions_accept(version: int, wire: Wire) -> None:
     """Any format, several messages, and a piece of one more behind them."""
@@ -140,7 +140,7 @@ def test_records_that_old_versions_accept(version: int, wire: Wire) -> None:
     assert [produce(wire, topic, each, version) for each in sent] == [(0, 0), (0, 1), (0, 2), (0, 4), (0, 6)]
 
 
-@pytest.mark.differs("kafka-4.1.0", reason=VERSIONS_GONE)
+@pytest.mark.differs("kafka-4.4.0", reason=VERSIONS_GONE)
 @pytest.mark.differs(
     "kafka-3.9.1", reason="a converted batch comes whole or not at all, not cut where the request ends"
 )
@@ -171,7 +171,7 @@ def test_old_fetches(wire: Wire) -> None:
     assert [seen(sent_as_zstd, version)[0] for version in (0, 3, 4, 9)] == [76, 76, 0, 0]
 
 
-@pytest.mark.differs("kafka-4.1.0", reason=FORMATS_GONE)
+@pytest.mark.differs("kafka-4.4.0", reason=FORMATS_GONE)
 @pytest.mark.differs("kafka-3.9.1", reason=FORMATS_PASSED_OVER)
 def test_offsets_by_time_need_timestamps(wire: Wire) -> None:
     for configs, code in ((OLDEST, 43), (OLD, 0)):

@@ -11,6 +11,7 @@ import pytest
 
 from compat_tests.data_path.frames import batch, is_closed, new_topic, produce, raw
 from compat_tests.groups.wire import Wire
+from compat_tests.selection.scenarios import IN_KRAFT
 from harness.client import fetch_request, frame, values_of
 from harness.process import Broker
 from kafkapy.protocol.messages.fetch import FetchResponse
@@ -88,6 +89,7 @@ ASCENDING = 3
 """The first of them are answered."""
 
 
+@pytest.mark.differs(*IN_KRAFT, cases=list(TAGS)[ASCENDING:], reason="tags in any order, and repeated ones, are taken")
 @pytest.mark.parametrize("name", TAGS)
 def test_tags_of_the_request_must_ascend(broker: Broker, wire: Wire, name: str) -> None:
     topic = new_topic(wire)

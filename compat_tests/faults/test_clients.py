@@ -12,7 +12,7 @@ from harness.java_programs import MissingToolchainError
 from harness.kafkapy_process import KafkapyProcess
 from harness.process import free_port
 
-SOME_AGENTS = ("sarama", "java-2.7.2", "java-4.1.0")
+SOME_AGENTS = ("sarama", "java-2.7.2", "java-4.4.0")
 """The examples are written with franz-go and kafkajs."""
 IDEMPOTENT = ProduceOptions(idempotent=True)
 MESSAGE_TOO_LARGE, TOPIC_AUTHORIZATION_FAILED = 10, 29

@@ -69,7 +69,7 @@ def settled(wire: Wire, group: str, **fields: Any) -> tuple[str, int]:
 
 
 NO_DATES = pytest.mark.differs(
-    "kafka-4.1.0", reason="the version of OffsetCommit that tells when a commit was made, 1, is gone (KIP-896)"
+    "kafka-4.4.0", reason="the version of OffsetCommit that tells when a commit was made, 1, is gone (KIP-896)"
 )
 
 

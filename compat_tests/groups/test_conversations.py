@@ -13,7 +13,7 @@ from harness.process import Broker
 from harness.wire import Wire
 
 ANSWERS: dict[str, Any] = json.loads((RECORDED / "group_answers.json").read_text())
-OPERATIONS = {"kafka-4.1.0": 3400}
+OPERATIONS = {"kafka-4.4.0": 3400}
 """The operations on a group that differ from 2.7.2: `test_operations_on_a_group` has the reason."""
 
 
@@ -52,17 +52,17 @@ def expected(name: str, target: str) -> Any:
     reason="without ZooKeeper there is no place for offsets of version 0: UNSUPPORTED_VERSION (35)",
 )
 @pytest.mark.differs(
-    "kafka-4.1.0",
+    "kafka-4.4.0",
     cases=["committed and fetched v*", "odd group names", "by members v1"],
     reason="OffsetCommit begins with version 2, OffsetFetch with 1 (KIP-896)",
 )
 @pytest.mark.differs(
-    "kafka-4.1.0",
+    "kafka-4.4.0",
     cases=["whole life v*", "two members v*", "return with other protocols v*"],
     reason="while a group rebalances its members are described with what they were assigned before",
 )
 @pytest.mark.differs(
-    "kafka-4.1.0",
+    "kafka-4.4.0",
     cases=["deleted"],
     reason="a group whose last offset is deleted goes when offsets are next looked through (KIP-848)",
 )

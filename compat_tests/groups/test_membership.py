@@ -10,7 +10,7 @@ from kafkapy.protocol.messages.describe_groups import DescribeGroupsRequest
 from kafkapy.protocol.messages.heartbeat import HeartbeatRequest
 from kafkapy.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 
-VOTES_IN_JAVAS_MAP = pytest.mark.differs("kafka-4.1.0", reason="of protocols with equally many votes another wins")
+VOTES_IN_JAVAS_MAP = pytest.mark.differs("kafka-4.4.0", reason="of protocols with equally many votes another wins")
 
 
 @pytest.fixture

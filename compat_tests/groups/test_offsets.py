@@ -24,7 +24,7 @@ from kafkapy.protocol.messages.offset_delete import (
 from kafkapy.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 
 STAYS_A_WHILE = pytest.mark.differs(
-    "kafka-4.1.0", reason="a group whose last offset is deleted goes when offsets are next looked through (KIP-848)"
+    "kafka-4.4.0", reason="a group whose last offset is deleted goes when offsets are next looked through (KIP-848)"
 )
 
 
@@ -70,7 +70,7 @@ def delete(wire: Wire, *groups: str) -> dict[str, int]:
     return {each.group_id: each.error_code for each in wire.ask(DeleteGroupsRequest(list(groups)), 1).results}
 
 
-@pytest.mark.differs("kafka-4.1.0", cases=["1"], reason="OffsetCommit begins with version 2 (KIP-896)")
+@pytest.mark.differs("kafka-4.4.0", cases=["1"], reason="OffsetCommit begins with version 2 (KIP-896)")
 @pytest.mark.parametrize("version", range(1, 9))
 def test_commits_without_members(wire: Wire, group: str, version: int) -> None:
     assert commit(wire, group, version, metadata="m") == 0
@@ -185,7 +185,7 @@ def test_describing_and_listing(wire: Wire, group: str) -> None:
 
 
 @pytest.mark.differs(
-    "kafka-4.1.0", reason="groups have configurations to be described and altered, too (KIP-848): 3400"
+    "kafka-4.4.0", reason="groups have configurations to be described and altered, too (KIP-848): 3400"
 )
 def test_operations_on_a_group(wire: Wire, group: str) -> None:
     stable(wire, group)

@@ -9,7 +9,7 @@ from compat_tests.groups.wire import Wire
 @pytest.mark.differs(
     "kafka-3.9.1", reason="without ZooKeeper there is no place for offsets of version 0: UNSUPPORTED_VERSION (35)"
 )
-@pytest.mark.differs("kafka-4.1.0", reason="OffsetCommit begins with version 2, OffsetFetch with 1 (KIP-896)")
+@pytest.mark.differs("kafka-4.4.0", reason="OffsetCommit begins with version 2, OffsetFetch with 1 (KIP-896)")
 def test_both_places_keep_their_offsets(wire: Wire, topic_name: str) -> None:
     """A client that commits to both (dual.commit.enabled) while it moves finds its offset at either."""
     assert commit(wire, topic_name, 0) == 0
@@ -22,7 +22,7 @@ def test_both_places_keep_their_offsets(wire: Wire, topic_name: str) -> None:
 @pytest.mark.differs(
     "kafka-3.9.1", reason="without ZooKeeper there is no place for offsets of version 0: UNSUPPORTED_VERSION (35)"
 )
-@pytest.mark.differs("kafka-4.1.0", reason="OffsetCommit begins with version 2, OffsetFetch with 1 (KIP-896)")
+@pytest.mark.differs("kafka-4.4.0", reason="OffsetCommit begins with version 2, OffsetFetch with 1 (KIP-896)")
 @pytest.mark.parametrize("end", ["\U0001f642", "\ue000", "\x7f"])
 def test_a_group_whose_name_is_no_path_has_no_offset_in_the_tree(wire: Wire, topic_name: str, end: str) -> None:
     """ZooKeeper sees letters above U+FFFF as the surrogates that Java writes them with, and takes none."""

@@ -17,7 +17,7 @@ from kafkapy.clients.simple_consumer import SimpleConsumer, SimpleFetch
 pytestmark = [
     pytest.mark.together,
     pytest.mark.scenario("records", client="java-{old_agent}"),
-    pytest.mark.differs("kafka-4.1.0", reason="clients before 0.11 are not served any more (KIP-896)"),
+    pytest.mark.differs("kafka-4.4.0", reason="clients before 0.11 are not served any more (KIP-896)"),
 ]
 
 NewTopic = Callable[..., str]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from compat_tests.brokers.targets import is_cluster
+from compat_tests.brokers.targets import KAFKA, RELEASES, is_cluster
 from compat_tests.clients.versions import version_of
 from compat_tests.report.results import DIFFERS, FAILED, PASSED, SKIPPED, Result
 from compat_tests.selection.scenarios import NO_TARGET, SCENARIOS
@@ -142,10 +142,19 @@ def _clients(summary: Mapping[str, Any], targets: list[str]) -> list[str]:
     lines = [
         "## Clients", "", f"How many tests pass, on each of {', '.join(targets)} unless a broker is named. A test that",
         "differs there was run too, and had to fail: the reasons are below, of each test the first that it meets.",
-        "A broker that a cell with names does not name was not tried.", "",
+        "A broker that a cell with names does not name was not tried.", *_former(targets), "",
     ]  # fmt: skip
     lines += [f"- {name}: {text}" for name, text in SCENARIOS.items()]
     return [*lines, *_table(summary, targets)]
+
+
+def _former(targets: list[str]) -> list[str]:
+    """What is to know of results on releases that are targets no more."""
+    former = [each for each in targets if each.startswith(KAFKA) and each not in RELEASES]
+    if not former:
+        return []
+    said = f"{', '.join(former)}: the last results; since then the suite has run on {', '.join(RELEASES)} instead."
+    return [said]
 
 
 def _on_clusters(summary: Mapping[str, Any], targets: list[str]) -> list[str]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from compat_tests.clients.agent import AgentClient
-from compat_tests.clients.agents import AGENTS, LONG_AGENTS, NEWEST_AGENTS, Agents
+from compat_tests.clients.agents import AGENTS, LONG_AGENTS, Agents
 from compat_tests.clients.client import KafkaCodeError, Sent, wait_until
 from compat_tests.clients.conftest import LONG
 from compat_tests.security.secured import KINDS, SecuredBroker
@@ -18,7 +18,7 @@ KIND = "scram"
 """Of tests for which one kind is enough."""
 USER = "alice"
 VALUES = [b"%d" % number for number in range(20)]
-NAMES = [*AGENTS, *(pytest.param(name, marks=LONG) for name in {**LONG_AGENTS, **NEWEST_AGENTS})]
+NAMES = [*AGENTS, *(pytest.param(name, marks=LONG) for name in LONG_AGENTS)]
 pytestmark = [
     pytest.mark.together,
     pytest.mark.scenario("security", client="{name}"),

@@ -16,7 +16,7 @@ from harness.java_tools import JavaTools
 from harness.real_kafka import write_properties
 from kafkapy.testing import Broker
 
-RELEASES = ("3.9.1", "4.1.0")
+RELEASES = ("3.9.1", "4.4.0")
 """Those of Java's clients that read a token from a file."""
 
 

@@ -8,7 +8,7 @@ A test, or with `pytestmark` a whole file, says what it shows:
 
 and where a broker rightly behaves otherwise, the reason, test by test:
 
-    @pytest.mark.differs("kafka-4.1.0", reason="message format 0 is gone (KIP-724)")
+    @pytest.mark.differs("kafka-4.4.0", reason="message format 0 is gone (KIP-724)")
 
 Such a test runs and must fail there; should it pass, the mark is wrong, and that fails. Of a test with parameters,
 `cases` names those that are meant: what stands in brackets behind its name, without the target, or a pattern for it.
@@ -39,7 +39,7 @@ MARKS = (
     "scenario(name, client='{client}'): counts the test under this client in the table of results",
     "differs(*targets, reason, cases=['*']): the test, in these cases, fails on these targets, for this reason",
 )
-IN_KRAFT = ("kafka-3.9.1", "kafka-4.1.0")
+IN_KRAFT = ("kafka-3.9.1", "kafka-4.4.0")
 """The releases with KRaft, without ZooKeeper."""
 ON_CLUSTERS = {
     "client": ("kafka-python", "confluent-kafka", "java-2.7.2", "franz-go"),

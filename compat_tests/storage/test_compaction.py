@@ -1,4 +1,4 @@
-"""Compaction beside Apache Kafka 4.1.0's: both must make the same files of the same logs, and 2.7.2 must read them."""
+"""Compaction beside Apache Kafka 4.4.0's: both must make the same files of the same logs, and 2.7.2 must read them."""
 
 import json
 import random
@@ -249,7 +249,7 @@ def test_both_compact_logs_to_the_same_files(tmp_path: Path, kafka_tools: Tools)
     Apache Kafka is first, so that its time is known from the horizons that it writes.
     """
     newest: dict[str, Newest] = {topic: {} for topic in PRODUCERS}
-    with RealKafka("4.1.0", heap="256M", directory=tmp_path / "broker", config=NOT_CLEANING) as broker:
+    with RealKafka("4.4.0", heap="256M", directory=tmp_path / "broker", config=NOT_CLEANING) as broker:
         create(broker.bootstrap, "internal.segment.bytes")
         for seed in range(3):
             if seed:

@@ -27,16 +27,16 @@ NOT_GIVEN_OUT = "a batch of an epoch that the coordinator did not give out: INVA
 )
 @pytest.mark.differs("kafka-3.9.1", cases=["markers"], reason=NOT_GIVEN_OUT)
 @pytest.mark.differs(
-    "kafka-4.1.0",
+    "kafka-4.4.0",
     cases=["without_adding", "after_a_bump", "markers", "stranded"],
     reason="WriteTxnMarkers begins with version 1 (KIP-896)",
 )
 @pytest.mark.differs(
-    "kafka-4.1.0",
+    "kafka-4.4.0",
     cases=["named_over_open"],
     reason="a producer that names its epoch within a transaction is initialized again, not told PRODUCER_FENCED (90)",
 )
-@pytest.mark.differs("kafka-4.1.0", cases=["sequences"], reason=NOT_GIVEN_OUT)
+@pytest.mark.differs("kafka-4.4.0", cases=["sequences"], reason=NOT_GIVEN_OUT)
 @pytest.mark.parametrize("name", ALL)
 def test_the_answers_equal_those_of_2_7_2(broker: Broker, topic_name: str, name: str) -> None:
     with Wire(broker.bootstrap) as wire:

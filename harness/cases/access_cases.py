@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from harness.client import batch, fetch_request, produce_request
 from kafkapy.protocol.constants import AclOperation as Op
 from kafkapy.protocol.constants import AclResourceType
+from kafkapy.protocol.messages import describe_producers, describe_topic_partitions
 from kafkapy.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from kafkapy.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kafkapy.protocol.messages.alter_client_quotas import (
@@ -44,8 +45,12 @@ from kafkapy.protocol.messages.delete_records import DeleteRecordsPartition, Del
 from kafkapy.protocol.messages.delete_topics import DeleteTopicsRequest
 from kafkapy.protocol.messages.describe_acls import DescribeAclsRequest
 from kafkapy.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
+from kafkapy.protocol.messages.describe_cluster import DescribeClusterRequest
 from kafkapy.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkapy.protocol.messages.describe_groups import DescribeGroupsRequest
+from kafkapy.protocol.messages.describe_producers import DescribeProducersRequest
+from kafkapy.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from kafkapy.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from kafkapy.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from kafkapy.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from kafkapy.protocol.messages.end_txn import EndTxnRequest
@@ -61,6 +66,7 @@ from kafkapy.protocol.messages.leader_and_isr import (
     LeaderAndIsrTopicState,
 )
 from kafkapy.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from kafkapy.protocol.messages.list_client_metrics_resources import ListClientMetricsResourcesRequest
 from kafkapy.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkapy.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -122,6 +128,7 @@ def on_id(operation: Op, name: str = "x") -> Right:
 
 NO_TOPIC, NO_GROUP, NO_CLUSTER, NO_ID = 29, 30, 31, 53
 UNKNOWN_TOPIC = 3
+TRANSACTIONAL_ID_NOT_FOUND = 105
 CLUSTER_ACTION = on_cluster(Op.CLUSTER_ACTION)
 IDEMPOTENT = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
 
@@ -489,3 +496,26 @@ ROWS: dict[str, Row] = {
     "controlled shutdown": _row(ControlledShutdownRequest(9, -1), 3, ((), {NO_CLUSTER}), ((CLUSTER_ACTION,), {8})),
     "alter partition": _row(AlterPartitionRequest(0, -2), 0, ((), {NO_CLUSTER}), ((CLUSTER_ACTION,), {77})),
 }
+
+LATER_ROWS: dict[str, Row] = {
+    "describe cluster": _row(DescribeClusterRequest(), 0, ((), set())),
+    "describe producers": _row(
+        DescribeProducersRequest(_of_two(lambda name: describe_producers.TopicRequest(name, [0]))),
+        0,
+        ((on_topic(Op.DESCRIBE),), {NO_TOPIC}),
+        ((on_topic(Op.READ), on_topic(Op.READ, "hidden")), set()),
+    ),
+    "describe transactions": _row(
+        DescribeTransactionsRequest(["x"]), 0, ((), {NO_ID}), ((on_id(Op.DESCRIBE),), {TRANSACTIONAL_ID_NOT_FOUND})
+    ),
+    "list config resources": _row(
+        ListClientMetricsResourcesRequest([]), 1, ((), {NO_CLUSTER}), ((on_cluster(Op.DESCRIBE_CONFIGS),), set())
+    ),
+    "describe topic partitions": _row(
+        DescribeTopicPartitionsRequest(_of_two(describe_topic_partitions.TopicRequest)),
+        0,
+        ((on_topic(Op.DESCRIBE),), {NO_TOPIC}),
+        ((on_topic(Op.DESCRIBE), on_topic(Op.DESCRIBE, "hidden")), set()),
+    ),
+}
+"""Rows of APIs that Apache Kafka 2.7.2 does not have."""

@@ -20,6 +20,7 @@ from kafkapy.cli.signals import on_signals
 from kafkapy.cli.start_hooks import StartHooks
 from kafkapy.clock import SystemClock
 from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.config.own_keys import API_RELEASE
 from kafkapy.network.limits import allow_many_descriptors
 from kafkapy.network.loop import BrokerLoop
 from kafkapy.platform.errors import LogDirectoryError
@@ -67,6 +68,8 @@ def _serve(options: argparse.Namespace, data: str | None, *, in_memory_metadata:
         port = 0
     security = _security(options)
     settings = [] if security is None else security.settings_on(DEFAULT_PORT if port is None else port)
+    if options.act_as is not None:
+        settings.append(f"{API_RELEASE}={options.act_as}")
     config = build_config(file=options.config, data=data, port=port, settings=[*settings, *options.settings])
     allow_many_descriptors()
     for name in config.unknown:

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Final
 
+from kafkapy.config.own_keys import API_RELEASES
 from kafkapy.server.lifecycle import logs
 
 _EXAMPLES: Final = """\
@@ -55,6 +56,13 @@ def parser() -> argparse.ArgumentParser:
         "--print-client-properties",
         action="store_true",
         help="with --security: print the client properties of alice, as Kafka's tools read them, and an empty line",
+    )
+    result.add_argument(
+        "--act-as",
+        metavar="RELEASE",
+        choices=API_RELEASES,
+        help="serve the APIs and versions of this release of Apache Kafka and no others: 2.7, 3.9 or 4.4 (default: all"
+        " that there are)",
     )
     result.add_argument("--log-level", choices=logs.LEVELS, default="info", help="how much to log (default: info)")
     result.add_argument("--log-json", action="store_true", help="log one JSON object per line")

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from kafkapy.clients.errors import ClientError, NoBrokerError, NotAuthenticatedError, NotServedError
 from kafkapy.protocol.api_keys import ApiKey
-from kafkapy.protocol.client_core import ClientCore, Handshake, OtherProtocol, Request
+from kafkapy.protocol.client_core import RENEWED_AFTER, ClientCore, Handshake, OtherProtocol, Request
 from kafkapy.protocol.message import Message, ProtocolError, UnsupportedVersion
 from kafkapy.security.errors import connection_failure
 from kafkapy.security.settings import NO_SECURITY, ClientSecurity
 
 if TYPE_CHECKING:
     import ssl
+
+    from kafkapy.clock import Clock
 
 CLIENT_ID: Final = "kafkapy-cli"
 READ_SIZE: Final = 1 << 18
@@ -56,6 +58,9 @@ class Connection:
         self.address: Final = f"{host}:{port}"
         self._core = ClientCore(CLIENT_ID, highest=_HIGHEST)
         self._authenticate = security.authenticate
+        self._clock: Clock | None = None
+        self._renew_s = 0.0
+        """When the client has to authenticate again, by the clock; without it never."""
         try:
             self._socket = socket.create_connection((host, port), min(timeout_s, connect_timeout_s))
         except OSError as error:
@@ -128,12 +133,25 @@ class Connection:
         if not self._core.has_negotiated:
             self._set_timeout(min(timeout_s, self._timeout_s))
             self._shake_hands(self._core.negotiate())
-            if self._authenticate is not None:
-                try:
-                    self._exchange_all(self._authenticate(self.host_and_port[0]))
-                except ProtocolError as error:
-                    raise NotAuthenticatedError(f"{self.address} refuses the client: {error}") from error
+            self._log_in()
             self._set_timeout(self._timeout_s)
+        elif self._clock and self._clock.monotonic_s() >= self._renew_s and not self._core.awaits_response:
+            self._log_in()
+
+    def _log_in(self) -> None:
+        """Authenticate, if the broker wants that; most of the session's time later it is done again (KIP-368)."""
+        if self._authenticate is None:
+            return
+        from kafkapy.clock import SystemClock  # it imports asyncio
+
+        clock = SystemClock()
+        begin_s = clock.monotonic_s()
+        try:
+            lifetime_ms = self._exchange_all(self._authenticate(self.host_and_port[0]))
+        except ProtocolError as error:
+            raise NotAuthenticatedError(f"{self.address} refuses the client: {error}") from error
+        self._clock = clock if lifetime_ms else None
+        self._renew_s = begin_s + lifetime_ms * RENEWED_AFTER / 1000
 
     def _set_timeout(self, timeout_s: float) -> None:
         try:
@@ -147,13 +165,16 @@ class Connection:
         except ProtocolError as error:
             raise self._no_broker(error) from error
 
-    def _exchange_all(self, handshake: Handshake) -> None:
+    def _exchange_all(self, handshake: Handshake) -> int:
+        """Return for how many milliseconds the handshake holds; 0: always."""
         try:
-            question = next(handshake)
+            request, version = next(handshake)
             while True:
-                question = handshake.send(self._exchange(*question))
-        except StopIteration:
-            return
+                if request.API_KEY == ApiKey.SASL_AUTHENTICATE:  # older brokers have version 0 alone
+                    version = self._core.version_of(request, version)
+                request, version = handshake.send(self._exchange(request, version))
+        except StopIteration as end:
+            return int(end.value or 0)
 
     def _exchange(self, request: Request, version: int) -> Message:
         self._write(request, version)

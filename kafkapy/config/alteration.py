@@ -14,7 +14,6 @@ from kafkapy import kafka_texts
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.broker_keys import (
     BROKER_KEYS,
-    LISTENER_KEYS,
     LISTENER_LIMITS,
     LISTENER_PREFIX,
     PER_LISTENER_SECURITY,
@@ -22,6 +21,7 @@ from kafkapy.config.broker_keys import (
     broker_key,
 )
 from kafkapy.config.errors import InvalidAlterationError, InvalidConfigError, InvalidValueError
+from kafkapy.config.java_classes import check_classes
 from kafkapy.config.keys import ConfigKey, ConfigType, Dynamic, format_value
 from kafkapy.config.log_config import validate_topic_overrides
 from kafkapy.config.topic_keys import topic_key
@@ -174,6 +174,10 @@ def _values_are_allowed(_config: BrokerConfig, _name: str, overrides: Mapping[st
             key.parse(text)
 
 
+def _classes_are_known(_config: BrokerConfig, _name: str, overrides: Mapping[str, str]) -> None:
+    check_classes(overrides)
+
+
 def _keys_of_one_broker_have_its_id(_config: BrokerConfig, name: str, overrides: Mapping[str, str]) -> None:
     own = [each for each in overrides if not name and _belongs_to_one_broker(each)]
     if own:
@@ -217,28 +221,43 @@ def _values_fit_together(config: BrokerConfig, name: str, overrides: Mapping[str
         config.with_dynamic(cluster_default=overrides)
 
 
+_LISTENER_CHANGES: Final = LISTENER_LIMITS.union(
+    name for name, key in BROKER_KEYS.items() if key.dynamic is Dynamic.PER_BROKER
+)
+"""The keys with whose changes 2.7.2 looks at the settings of its open listeners."""
+
+
 def _listeners_can_change(config: BrokerConfig, name: str, overrides: Mapping[str, str]) -> None:
-    """What a listener has at its start stays; another address or protocol needs a listener of another name."""
+    """What a listener has at its start stays; another address or protocol needs a listener of another name.
+
+    As in 2.7.2, a change of a listener's settings alone is taken, and so is the return to those of the file: both hold
+    from the next start on.
+    """
     if not name:  # the keys belong to one broker
         return
     new = config.with_dynamic(per_broker=overrides)
-    if all(config[key] == new[key] for key in LISTENER_KEYS):
+    before, after = _texts(config), _texts(new)
+    if all(before.get(key) == after.get(key) for key in _LISTENER_CHANGES):
         return
     protocols = {endpoint.listener_name: endpoint.security_protocol for endpoint in new.listeners}
     for endpoint in config.listeners:
         listener = endpoint.listener_name
         if listener not in protocols:
             continue
-        if _fixed_keys(config, listener) != _fixed_keys(new, listener):
+        allowed = (_fixed_keys(before, listener), _fixed_keys(config.originals, listener))
+        if _fixed_keys(after, listener) not in allowed:
             raise InvalidConfigError(kafka_texts.listener_keys_fixed(listener))
         if protocols[listener] != endpoint.security_protocol:
             raise InvalidConfigError(kafka_texts.listener_protocol_fixed(listener))
 
 
-def _fixed_keys(config: BrokerConfig, listener: str) -> dict[str, str]:
+def _texts(config: BrokerConfig) -> dict[str, str]:
+    return {**config.originals, **config.dynamic.cluster_texts, **config.dynamic.broker_texts}
+
+
+def _fixed_keys(texts: Mapping[str, str], listener: str) -> dict[str, str]:
     """The settings of a listener that are read when it is opened."""
     prefix = f"{LISTENER_PREFIX}{listener.lower()}."
-    texts = {**config.originals, **config.dynamic.cluster_texts, **config.dynamic.broker_texts}
     return {
         name: text
         for name, text in texts.items()
@@ -250,6 +269,7 @@ _RULES: Final = (
     _only_dynamic_keys,
     _security_keys_name_a_listener,
     _values_are_allowed,
+    _classes_are_known,
     _keys_of_one_broker_have_its_id,
     _passwords_can_be_encrypted,
     _thread_counts_at_most_double,

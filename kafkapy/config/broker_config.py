@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, Self
 
 from kafkapy.config.broker_keys import KNOWN_KEYS, broker_key, synonyms
 from kafkapy.config.errors import InvalidConfigError, invalid_value
+from kafkapy.config.java_classes import check_classes
 from kafkapy.config.keys import Dynamic, Value, format_of, format_value, is_at_least
 from kafkapy.config.listeners import EndPoint, parse_counts, parse_listeners, parse_protocol_map
 from kafkapy.config.topic_keys import COMPRESSION_TYPES
@@ -351,6 +352,14 @@ class BrokerConfig:
         return not self._static.get("zookeeper.connect")
 
     @property
+    def has_topic_ids(self) -> bool:
+        """Whether topics get ids (KIP-516).
+
+        In a cluster on ZooKeeper they don't: its inter-broker protocol is 2.7 at most, which has no ids.
+        """
+        return self.embedded_store
+
+    @property
     def broker_id(self) -> int:
         """``broker.id``; -1 means that one is to be generated."""
         return self.integer("broker.id")
@@ -448,15 +457,13 @@ class BrokerConfig:
 REFUSED_KEYS: Final = {
     "zookeeper.ssl.crl.enable": "kafkapy reads no revocation lists",
     "zookeeper.ssl.ocsp.enable": "kafkapy has no Online Certificate Status Protocol",
+    "security.providers": "kafkapy can't load Java classes",
     "client.quota.callback.class": "kafkapy can't load Java classes",
     "create.topic.policy.class.name": "kafkapy can't load Java classes",
     "alter.config.policy.class.name": "kafkapy can't load Java classes",
 }
 """Key → the reason why kafkapy does not start while it is set."""
 
-ACL_AUTHORIZERS: Final = ("kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer")
-"""The values of ``authorizer.class.name`` that kafkapy has: the same rules by a present and an older name."""
-RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 OLDEST_CLUSTER_PROTOCOL: Final = "2.6-IV0"
 """The first inter-broker protocol with all versions that this broker sends to others; StopReplica 3 came last."""
 
@@ -466,16 +473,7 @@ def check_built(config: BrokerConfig) -> None:
     for name, reason in REFUSED_KEYS.items():
         if config[name]:
             raise InvalidConfigError(f"{name} is set: {reason}")
-    selector = config["replica.selector.class"]
-    if selector and selector != RACK_AWARE_SELECTOR:
-        raise InvalidConfigError(
-            f"replica.selector.class is {selector}: kafkapy can't load Java classes, it has only {RACK_AWARE_SELECTOR}"
-        )
-    authorizer = config["authorizer.class.name"]
-    if authorizer and authorizer not in ACL_AUTHORIZERS:
-        raise InvalidConfigError(
-            f"authorizer.class.name is {authorizer}: kafkapy can't load Java classes, it has only {ACL_AUTHORIZERS[0]}"
-        )
+    check_classes(config.originals)
     protocol = config.text("inter.broker.protocol.version")
     if not config.embedded_store and not is_at_least(protocol, OLDEST_CLUSTER_PROTOCOL):
         raise InvalidConfigError(

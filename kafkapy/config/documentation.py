@@ -9,11 +9,13 @@ from typing import Final
 from kafkapy.config.broker_config import REFUSED_KEYS
 from kafkapy.config.broker_keys import base_name
 from kafkapy.config.consumer_group_keys import CONSUMER_GROUP_DOCUMENTATION
+from kafkapy.config.java_classes import KNOWN_CLASSES
 from kafkapy.config.oauth_keys import OAUTH_DOCUMENTATION
 from kafkapy.config.own_keys import OWN_DOCUMENTATION
 
 _NOT_USED: Final = "kafkapy does not use this key."
 _REFUSED: Final = "kafkapy does not start while this key is set."
+_ONLY_KAFKAS: Final = "kafkapy has only Apache Kafka's own, and refuses others."
 
 _BROKER: Final[dict[str, str]] = {
     **OWN_DOCUMENTATION,
@@ -339,4 +341,6 @@ def _with_note(name: str, text: str | None) -> str | None:
         return None
     if name in REFUSED_KEYS:
         return f"{text} {_REFUSED}"
+    if name in KNOWN_CLASSES and name in UNUSED:
+        return f"{text} {_ONLY_KAFKAS}"
     return f"{text} {_NOT_USED}" if name in UNUSED and "changes nothing" not in text else text

@@ -4,6 +4,7 @@ from typing import Final
 
 from kafkapy.config.keys import AtLeast, ConfigKey, ConfigType, Importance
 
+TOKEN_URL: Final = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105  # the name of a key
 JWKS_URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
 JWKS_REFRESH_MS: Final = "sasl.oauthbearer.jwks.endpoint.refresh.ms"
 EXPECTED_AUDIENCE: Final = "sasl.oauthbearer.expected.audience"
@@ -17,6 +18,7 @@ _LOW: Final = Importance.LOW
 OAUTH_KEYS: Final[dict[str, ConfigKey]] = {
     key.name: key
     for key in (
+        ConfigKey(TOKEN_URL, ConfigType.STRING, None),
         ConfigKey(JWKS_URL, ConfigType.STRING, None),
         ConfigKey(JWKS_REFRESH_MS, ConfigType.LONG, 3_600_000, AtLeast(1), importance=_LOW),
         ConfigKey(EXPECTED_AUDIENCE, ConfigType.LIST, (), importance=_LOW),
@@ -29,6 +31,10 @@ OAUTH_KEYS: Final[dict[str, ConfigKey]] = {
 """They may also be set for one listener, and for the mechanism of one: ``listener.name.<l>.oauthbearer.sasl.…``."""
 
 OAUTH_DOCUMENTATION: Final[dict[str, str]] = {
+    TOKEN_URL: (
+        "Where the broker gets the tokens with which it logs in to other brokers: an https or file URL, which "
+        "kafkapy.sasl.oauthbearer.allowed.urls has to name too."
+    ),
     JWKS_URL: (
         "Where the keys of the issuer of tokens are, a JSON Web Key Set: an https or file URL, which "
         "kafkapy.sasl.oauthbearer.allowed.urls has to name too."

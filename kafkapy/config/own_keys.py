@@ -18,6 +18,9 @@ PRODUCER_IDS_MAX: Final = "kafkapy.producer.ids.max"
 AUTO_CREATE_RATE: Final = "kafkapy.auto.create.topics.per.second"
 ZOOKEEPER_DIGEST: Final = "kafkapy.zookeeper.digest"
 OAUTH_ALLOWED_URLS: Final = "kafkapy.sasl.oauthbearer.allowed.urls"
+API_RELEASE: Final = "kafkapy.api.release"
+API_RELEASES: Final = ("2.7", "3.9", "4.4")
+"""The releases of Apache Kafka whose APIs and versions a broker can serve alone."""
 
 _FLUSH: Final = ConfigKey("kafkapy.flush", ConfigType.STRING, FLUSH_AS_KAFKA, OneOf((FLUSH_AS_KAFKA, FLUSH_BEFORE_ACK)))
 
@@ -32,6 +35,7 @@ OWN_BROKER_KEYS: Final[dict[str, ConfigKey]] = {
         ConfigKey(PRODUCER_IDS_MAX, ConfigType.INT, 100_000, AtLeast(1)),
         ConfigKey(ZOOKEEPER_DIGEST, ConfigType.PASSWORD, None),
         ConfigKey(OAUTH_ALLOWED_URLS, ConfigType.LIST, ()),
+        ConfigKey(API_RELEASE, ConfigType.STRING, "", OneOf(("", *API_RELEASES))),
     )
 }
 
@@ -70,6 +74,11 @@ OWN_DOCUMENTATION: Final[dict[str, str]] = {
     "kafkapy.sasl.oauthbearer.allowed.urls": (
         "Addresses that sasl.oauthbearer.jwks.endpoint.url may have. The broker reads keys of tokens from no other "
         "address. It is a key of kafkapy alone."
+    ),
+    # Without a release the brokers of a cluster on ZooKeeper would differ for clients if some are Apache Kafka.
+    "kafkapy.api.release": (
+        "The release of Apache Kafka whose APIs and versions clients are served, and no others: 2.7, 3.9 or 4.4. If it "
+        "is empty, all that the broker has; in a cluster on ZooKeeper those of 2.7. It is a key of kafkapy alone."
     ),
 }
 """The description of each key, for DescribeConfigs and ``kafkapy configs describe``."""

@@ -24,7 +24,7 @@ from kafkapy.metadata.errors import (
     StaleBrokerEpochError,
     UnknownTopicOrPartitionError,
 )
-from kafkapy.metadata.store import Delete, MetadataStore, Watch, WatchEvent
+from kafkapy.metadata.store import Delete, MetadataStore, SetData, StoreError, Watch, WatchEvent
 from kafkapy.metadata.znodes import (
     BrokerIdsZNode,
     BrokerIdZNode,
@@ -37,13 +37,13 @@ from kafkapy.metadata.znodes import (
     PartitionStateZNode,
     PreferredElectionZNode,
     ReassignPartitionsZNode,
-    ReplicaAssignment,
     TopicsZNode,
     TopicZNode,
     decoded,
+    new_topic_id,
 )
 from kafkapy.protocol.errors import ErrorCode
-from kafkapy.protocol.message import Message
+from kafkapy.protocol.message import ZERO_UUID, Message
 from kafkapy.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from kafkapy.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkapy.turns import OneByOne, in_turns
@@ -94,7 +94,7 @@ class ActiveController:
         self._watchers = watchers
         self._config = config
         writer = self._writer = ControllerWriter(store, context)
-        batch = self._batch = RequestBatch(context, config.controller_listener)
+        batch = self._batch = RequestBatch(context, config.controller_listener, with_topic_ids=config.has_topic_ids)
         unclean = config.flag("unclean.leader.election.enable")
         self._partitions = PartitionMachine(context, writer, batch, unclean_default=unclean)
         self._replicas = ReplicaMachine(context, self._partitions, batch)
@@ -168,8 +168,8 @@ class ActiveController:
         created = [name for name in names if name not in self.context.assignments]
         for start in range(0, len(created), TOPICS_TOGETHER):
             topics = await self._read_topics(created[start : start + TOPICS_TOGETHER])
-            for topic, partitions in topics.items():
-                self.context.assign(topic, partitions)
+            for topic, znode in topics.items():
+                self.context.take_topic(topic, znode)
             await self._start_partitions(list(self.context.partitions(topics)))
 
     async def partitions_changed(self, topic: str) -> None:
@@ -178,7 +178,9 @@ class ActiveController:
         read = await self._read_topics([topic])
         if known is None or topic not in read or topic in self.context.topics_to_delete:
             return
-        added = {index: found for index, found in read[topic].items() if index not in known}
+        if read[topic].topic_id != ZERO_UUID:
+            self.context.topic_ids[topic] = read[topic].topic_id
+        added = {index: found for index, found in read[topic].partitions.items() if index not in known}
         self.context.assign(topic, {**known, **added})
         await self._start_partitions([TopicPartition(topic, index) for index in added])
 
@@ -384,8 +386,8 @@ class ActiveController:
     async def _load_topics(self, topics: Sequence[str]) -> list[TopicPartition]:
         """Load topics; return the partitions with followers whose leader has registered again since it was elected."""
         restarted = []
-        for topic, partitions in (await self._read_topics(topics)).items():
-            self.context.assign(topic, partitions)
+        for topic, znode in (await self._read_topics(topics)).items():
+            self.context.take_topic(topic, znode)
         partitions_ = list(self.context.partitions())
         nodes = await self._store.get_many([PartitionStateZNode.path(found) for found in partitions_])
         async for partition, node in OneByOne(zip(partitions_, nodes, strict=True)):
@@ -399,17 +401,37 @@ class ActiveController:
                 restarted.append(partition)
         return restarted
 
-    async def _read_topics(self, topics: Sequence[str]) -> dict[str, dict[int, ReplicaAssignment]]:
+    async def _read_topics(self, topics: Sequence[str]) -> dict[str, TopicZNode]:
+        """Read the assignments of topics; topics without an id get one, if the cluster has ids."""
         nodes = await self._store.get_many([TopicZNode.path(topic) for topic in topics], self._watchers.partitions)
-        read = {}
+        read: dict[str, TopicZNode] = {}
+        without_id: dict[str, int] = {}
         async for topic, node in OneByOne(zip(topics, nodes, strict=True)):
             if node is None:
                 continue
             try:
-                read[topic] = dict(decoded(TopicZNode.path(topic), node.data, TopicZNode.decode).partitions)
+                read[topic] = decoded(TopicZNode.path(topic), node.data, TopicZNode.decode)
             except ForeignDataError as error:
                 logger.error("The assignment of topic %s can't be read, the topic is left alone: %s", topic, error)
+                continue
+            if read[topic].topic_id == ZERO_UUID and self._config.has_topic_ids:
+                without_id[topic] = node.stat.version
+        if without_id:
+            await self._give_ids(read, without_id)
         return read
+
+    async def _give_ids(self, read: dict[str, TopicZNode], versions: Mapping[str, int]) -> None:
+        """Write an id into the nodes of topics that have none: a broker or tool of an older release wrote them.
+
+        A node that was changed meanwhile keeps its content: its watch brings the topic back.
+        """
+        known = self.context.topic_ids
+        given = {topic: read[topic]._replace(topic_id=known.get(topic) or new_topic_id()) for topic in versions}
+        writes = [SetData(TopicZNode.path(topic), znode.encode(), versions[topic]) for topic, znode in given.items()]
+        outcomes = await self._writer.write(writes)
+        read.update(
+            each for each, outcome in zip(given.items(), outcomes, strict=True) if not isinstance(outcome, StoreError)
+        )
 
     async def _read_brokers(self) -> dict[int, LiveBroker]:
         names = await self._store.children(BrokerIdsZNode.PATH, self._watchers.brokers)

@@ -6,6 +6,7 @@ It is read from the store at election and changed by one event at a time; nothin
 import logging
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from kafkapy.controller.states import PARTITION_ENTERED_FROM, REPLICA_ENTERED_FROM, PartitionState, ReplicaState
 from kafkapy.metadata.store import (
@@ -18,7 +19,15 @@ from kafkapy.metadata.store import (
     Result,
     StoreError,
 )
-from kafkapy.metadata.znodes import BrokerEndpoint, BrokerIdZNode, ControllerEpochZNode, LeaderIsr, ReplicaAssignment
+from kafkapy.metadata.znodes import (
+    BrokerEndpoint,
+    BrokerIdZNode,
+    ControllerEpochZNode,
+    LeaderIsr,
+    ReplicaAssignment,
+    TopicZNode,
+)
+from kafkapy.protocol.message import ZERO_UUID
 from kafkapy.turns import OneByOne, pieces
 from kafkapy.types import TopicPartition
 
@@ -62,6 +71,8 @@ class ControllerContext:
         self.on_offline_directories: dict[int, set[TopicPartition]] = {}
         """By live broker, the partitions whose data directories have failed, by its responses to LeaderAndIsr."""
         self.assignments: dict[str, dict[int, ReplicaAssignment]] = {}
+        self.topic_ids: dict[str, UUID] = {}
+        """By name, the ids of the topics that have one."""
         self.reassigning: dict[TopicPartition, None] = {}
         """The partitions whose assignments name replicas that come or go."""
         self.leadership: dict[TopicPartition, LeaderIsr] = {}
@@ -73,6 +84,16 @@ class ControllerContext:
     def live(self) -> list[int]:
         """Brokers that may lead and follow: registered and not about to stop."""
         return [broker for broker in self.brokers if broker not in self.stopping]
+
+    def take_topic(self, topic: str, znode: TopicZNode) -> None:
+        """Remember the assignment of a topic, and its id if it has one."""
+        if znode.topic_id != ZERO_UUID:
+            self.topic_ids[topic] = znode.topic_id
+        self.assign(topic, znode.partitions)
+
+    def topic_id(self, topic: str) -> UUID:
+        """The id of a topic; ``ZERO_UUID`` without one."""
+        return self.topic_ids.get(topic, ZERO_UUID)
 
     def assign(self, topic: str, partitions: Mapping[int, ReplicaAssignment]) -> None:
         """Remember (replacing) the assignment of a topic."""
@@ -187,6 +208,7 @@ class ControllerContext:
             for broker in self.assignment(partition).replicas:
                 self.replica_states.pop(Replica(partition, broker), None)
         self.assignments.pop(topic, None)
+        self.topic_ids.pop(topic, None)
         self.topics_to_delete.discard(topic)
 
 

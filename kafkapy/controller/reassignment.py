@@ -397,5 +397,5 @@ def _topic_write(topic: str, node: Node | None, changed: Mapping[int, ReplicaAss
     except ForeignDataError as error:
         logger.error("The assignment of topic %s can't be read: %s", topic, error)
         return None
-    data = TopicZNode({**znode.partitions, **changed}, znode.other).encode()
+    data = znode.with_partitions(changed).encode()
     return SetData(TopicZNode.path(topic), data, node.stat.version)

@@ -1,7 +1,8 @@
 """The controller's requests to brokers: gathered during an event, then one of a kind per broker, in Kafka's order.
 
 First LeaderAndIsr to the replicas of a partition, then UpdateMetadata of the same partitions to every broker, then
-StopReplica. Versions follow inter-broker protocol 2.7: LeaderAndIsr 4, UpdateMetadata 6, StopReplica 3.
+StopReplica. Versions follow inter-broker protocol 2.7: LeaderAndIsr 4, UpdateMetadata 6 (7 with topic ids), StopReplica
+3.
 """
 
 import asyncio
@@ -42,6 +43,7 @@ logger = logging.getLogger(__name__)
 
 LEADER_AND_ISR_VERSION: Final = 4
 UPDATE_METADATA_VERSION: Final = 6
+UPDATE_METADATA_VERSION_WITH_IDS: Final = 7
 STOP_REPLICA_VERSION: Final = 3
 
 
@@ -56,8 +58,9 @@ class Outgoing(NamedTuple):
 class RequestBatch:
     """Gathers the content of one event's requests; ``take`` empties it."""
 
-    def __init__(self, context: ControllerContext, listener: str) -> None:
+    def __init__(self, context: ControllerContext, listener: str, *, with_topic_ids: bool = False) -> None:
         self._context = context
+        self._metadata_version = UPDATE_METADATA_VERSION_WITH_IDS if with_topic_ids else UPDATE_METADATA_VERSION
         self._listener = listener
         self._leader_and_isr: dict[int, dict[TopicPartition, bool]] = {}
         self._metadata_partitions: dict[TopicPartition, None] = {}
@@ -103,7 +106,7 @@ class RequestBatch:
         if self._metadata_brokers:
             topics, brokers = (yield from self._topic_states()), self._live_brokers()
             requests += [
-                Outgoing(broker, self._update_metadata_request(broker, topics, brokers), UPDATE_METADATA_VERSION)
+                Outgoing(broker, self._update_metadata_request(broker, topics, brokers), self._metadata_version)
                 for broker in sorted(self._metadata_brokers)
                 if broker in brokers_now
             ]
@@ -161,7 +164,10 @@ class RequestBatch:
             yield
             if partition not in self._context.leadership:
                 continue
-            topic = topics.setdefault(partition.topic, UpdateMetadataTopicState(topic_name=partition.topic))
+            name = partition.topic
+            topic = topics.get(name)
+            if topic is None:
+                topic = topics[name] = UpdateMetadataTopicState(name, self._context.topic_id(name))
             topic.partition_states.append(self._metadata_state(partition))
         return list(topics.values())
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from random import Random
 from typing import Final, NamedTuple, Protocol
+from uuid import UUID
 
 from kafkapy import kafka_texts
 from kafkapy.clock import Clock
@@ -64,8 +65,10 @@ from kafkapy.metadata.znodes import (
     TopicsZNode,
     TopicZNode,
     decoded,
+    new_topic_id,
 )
 from kafkapy.platform.errors import KafkaStorageError
+from kafkapy.protocol.message import ZERO_UUID
 from kafkapy.turns import OneByOne, in_turns
 from kafkapy.types import NO_LEADER, TopicPartition
 
@@ -142,6 +145,7 @@ class _Planned(NamedTuple):
     """A topic that can be created."""
 
     name: str
+    topic_id: UUID
     assignment: Assignment
     overrides: Mapping[str, str]
 
@@ -467,7 +471,8 @@ class TopicAdmin:
                 assignment[index] = ReplicaAssignment(tuple(brokers))
         else:
             assignment = await self._assigned(placement)
-        return _Planned(topic.name, assignment, _overrides(topic))
+        topic_id = new_topic_id() if self._config.has_topic_ids else ZERO_UUID
+        return _Planned(topic.name, topic_id, assignment, _overrides(topic))
 
     async def _assigned(self, placement: Placement) -> dict[int, ReplicaAssignment]:
         assigned = OneByOne(assign_replicas(self._racks(), placement, self._random))
@@ -486,7 +491,8 @@ class TopicAdmin:
             async for topic, left_over in OneByOne(zip(planned, configs, strict=True)):
                 path, data = ConfigZNode.path(ConfigEntity.topic(topic.name)), ConfigZNode.encode(topic.overrides)
                 config: Operation = Create(path, data) if left_over is None else SetData(path, data)
-                writes.append([config, Create(TopicZNode.path(topic.name), TopicZNode(topic.assignment).encode())])
+                znode = TopicZNode(topic.assignment, topic.topic_id)
+                writes.append([config, Create(TopicZNode.path(topic.name), znode.encode())])
             for topic, outcome in zip(planned, await self._store.transactions(writes), strict=True):
                 if isinstance(outcome, NodeExistsError):
                     errors[topic.name] = TopicExistsError(kafka_texts.topic_exists(topic.name))
@@ -583,7 +589,7 @@ class TopicAdmin:
             else:
                 first = placement.first_partition
                 added = {index: ReplicaAssignment(tuple(ids)) for index, ids in enumerate(topic.assignments, first)}
-            data = TopicZNode({**znode.partitions, **added}, znode.other).encode()
+            data = znode.with_partitions(added).encode()
             assert node is not None, "a topic without a node can't be extended"
             extended.append((topic, SetData(TopicZNode.path(topic.name), data, node.stat.version)))
         changed = [] if admissions is None else await self._write_extended(extended, results, admissions)

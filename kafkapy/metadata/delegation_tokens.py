@@ -19,7 +19,6 @@ from kafkapy.clock import Clock
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.change_notes import ChangeNotes
 from kafkapy.metadata.exchange.consumer_offsets import FORBIDDEN_IN_PATH
-from kafkapy.metadata.registration import base64_id
 from kafkapy.metadata.store import (
     CLIENT_WAIT_MS,
     BadVersionError,
@@ -35,7 +34,7 @@ from kafkapy.metadata.store import (
     ensure_path,
     in_time,
 )
-from kafkapy.metadata.znodes import ForeignDataError, decode_json, decoded, encode_json, required, tree_name
+from kafkapy.metadata.znodes import ForeignDataError, base64_id, decode_json, decoded, encode_json, required, tree_name
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.security.delegation_tokens import DelegationToken, TokenCache
 from kafkapy.turns import pause, pieces

@@ -21,8 +21,10 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Set
 from itertools import islice
 from types import MappingProxyType
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from kafkapy.clock import Clock
+from kafkapy.protocol.message import ZERO_UUID
 from kafkapy.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataPartitionState,
@@ -68,6 +70,7 @@ class TopicImage(NamedTuple):
 
     name: str
     partitions: Mapping[int, PartitionInfo]
+    topic_id: UUID = ZERO_UUID
 
 
 class MetadataImage(NamedTuple):
@@ -81,6 +84,17 @@ class MetadataImage(NamedTuple):
     brokers: Mapping[int, BrokerInfo] = MappingProxyType({})
     topics: Mapping[str, TopicImage] = MappingProxyType({})
     replica_count: int = 0
+    topic_names: Mapping[UUID, str] = MappingProxyType({})
+    """The names of the topics that have an id, by id."""
+
+    def topic_id(self, name: str) -> UUID:
+        """The id of a topic; ``ZERO_UUID`` if the topic is not known, or has no id."""
+        found = self.topics.get(name)
+        return ZERO_UUID if found is None else found.topic_id
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """The topic that has this id now; None if there is none."""
+        return self.topic_names.get(topic_id)
 
     def partition(self, topic: str, partition: int) -> PartitionInfo | None:
         """One partition, or None when it is not known."""
@@ -184,6 +198,7 @@ class MetadataCache:
             {broker.id: _broker(broker) for broker in request.live_brokers},
             changes.topics,
             changes.replica_count,
+            changes.topic_names,
         )
         self.derived.clear()
         self._missing.difference_update(changes.arrived)
@@ -245,20 +260,24 @@ class _Changes:
         self.arrived: list[TopicPartition] = []
         """Those of the missing partitions that the request has."""
         self.topics = dict(before.topics)
+        self.topic_names = dict(before.topic_names)
         self.replica_count = before.replica_count
         self.deleted: list[TopicPartition] = []
 
     def take(self, request: UpdateMetadataRequest) -> Steps[None]:
         """Apply the partitions of ``request``; old versions name the topic in each partition."""
         for topic in request.topic_states:
-            yield from self._update_topic(topic.topic_name, topic.partition_states)
+            yield from self._update_topic(topic.topic_name, topic.partition_states, topic.topic_id)
         ungrouped: dict[str, list[UpdateMetadataPartitionState]] = {}
         for state in request.ungrouped_partition_states:
             ungrouped.setdefault(state.topic_name, []).append(state)
         for name, states in ungrouped.items():
             yield from self._update_topic(name, states)
 
-    def _update_topic(self, name: str, states: Iterable[UpdateMetadataPartitionState]) -> Steps[None]:
+    def _update_topic(
+        self, name: str, states: Iterable[UpdateMetadataPartitionState], topic_id: UUID = ZERO_UUID
+    ) -> Steps[None]:
+        """Apply the states of a topic's partitions; a controller of an older version gives no id, which stays then."""
         known = self.topics.get(name)
         partitions = {} if known is None else dict(known.partitions)
         for state in states:
@@ -274,8 +293,13 @@ class _Changes:
             else:
                 partitions[index] = _partition(state)
                 self.replica_count += len(state.replicas)
+        before = ZERO_UUID if known is None else known.topic_id
+        topic_id = before if topic_id == ZERO_UUID else topic_id
+        self.topic_names.pop(before, None)
         if partitions:
-            self.topics[name] = TopicImage(name, partitions)
+            self.topics[name] = TopicImage(name, partitions, topic_id)
+            if topic_id != ZERO_UUID:
+                self.topic_names[topic_id] = name
         else:
             self.topics.pop(name, None)
 

@@ -1,6 +1,5 @@
 """The registration of a broker in the tree: the nodes that must exist, the cluster's id, and ``/brokers/ids/N``."""
 
-import base64
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
@@ -24,6 +23,7 @@ from kafkapy.metadata.znodes import (
     BrokerIdZNode,
     ClusterIdZNode,
     ForeignDataError,
+    base64_id,
     decoded,
 )
 from kafkapy.storage.errors import ClusterIdMismatchError
@@ -77,11 +77,6 @@ async def check_cluster_id(store: MetadataStore, expected: str) -> None:
 async def _read_cluster_id(store: MetadataStore) -> str:
     node = await store.get(ClusterIdZNode.PATH)
     return decoded(ClusterIdZNode.PATH, node.data, ClusterIdZNode.decode)
-
-
-def base64_id(data: bytes) -> str:
-    """An id as Kafka writes it: base64url without padding."""
-    return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
 async def cluster_id(store: MetadataStore, random_bytes: Callable[[int], bytes]) -> str:

@@ -5,6 +5,7 @@ another order. ``encode`` writes the data of Apache Kafka 2.7. ``decode`` raises
 key.
 """
 
+import base64
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,8 +13,10 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 from urllib.parse import quote
+from uuid import UUID, uuid4
 
 from kafkapy.errors import BrokerError
+from kafkapy.protocol.message import ZERO_UUID
 from kafkapy.types import TopicPartition
 
 PERSISTENT_PATHS: Final = (
@@ -337,10 +340,31 @@ class TopicsZNode:
     PATH: Final = "/brokers/topics"
 
 
+def base64_id(data: bytes) -> str:
+    """An id as Kafka writes it: base64url without padding."""
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def id_of(text: str) -> UUID:
+    """The id that ``base64_id`` has written; raises ValueError for other text."""
+    return UUID(bytes=base64.b64decode(f"{text}==", altchars="-_", validate=True))
+
+
+def new_topic_id() -> UUID:
+    """A random id for a topic; like Kafka's, its text begins with no dash, which tools would take for an option."""
+    while base64_id((made := uuid4()).bytes).startswith("-"):
+        pass
+    return made
+
+
 class TopicZNode(NamedTuple):
-    """``/brokers/topics/T``: the assignment of a topic. ``other`` keeps the keys of newer releases (topic_id)."""
+    """``/brokers/topics/T``: the assignment of a topic, and its id if it has one (KIP-516).
+
+    ``other`` keeps the keys that this release does not know.
+    """
 
     partitions: Mapping[int, ReplicaAssignment]
+    topic_id: UUID = ZERO_UUID
     other: Mapping[str, Any] = MappingProxyType({})
 
     @staticmethod
@@ -349,10 +373,9 @@ class TopicZNode(NamedTuple):
         return f"/brokers/topics/{topic}"
 
     def encode(self) -> bytes:
-        """Version 2, or the newer one that it was read with."""
-        value = {
-            "version": 2,
-            "partitions": {str(index): list(found.replicas) for index, found in self.partitions.items()},
+        """Version 2, 3 with an id, or the newer one that it was read with; the keys in the order of Kafka's."""
+        partitions = {str(index): list(found.replicas) for index, found in self.partitions.items()}
+        moving: dict[str, Any] = {
             "adding_replicas": {
                 str(index): list(found.adding) for index, found in self.partitions.items() if found.adding
             },
@@ -360,7 +383,15 @@ class TopicZNode(NamedTuple):
                 str(index): list(found.removing) for index, found in self.partitions.items() if found.removing
             },
         }
+        if self.topic_id == ZERO_UUID:
+            value = {"version": 2, "partitions": partitions, **moving}
+        else:
+            value = {"partitions": partitions, "topic_id": base64_id(self.topic_id.bytes), **moving, "version": 3}
         return encode_json(value | dict(self.other))
+
+    def with_partitions(self, changed: Mapping[int, ReplicaAssignment]) -> "TopicZNode":
+        """The same topic with other assignments of some partitions, or with more of them."""
+        return self._replace(partitions={**self.partitions, **changed})
 
     @classmethod
     def decode(cls, data: bytes | None) -> "TopicZNode":
@@ -374,10 +405,11 @@ class TopicZNode(NamedTuple):
         kept = {key: found for key, found in value.items() if key not in _ASSIGNMENT_KEYS}
         if kept:
             kept["version"] = value.get("version", 3)
-        return cls(partitions, kept)
+        text = value.get("topic_id")
+        return cls(partitions, ZERO_UUID if text is None else id_of(str(text)), kept)
 
 
-_ASSIGNMENT_KEYS: Final = {"version", "partitions", "adding_replicas", "removing_replicas"}
+_ASSIGNMENT_KEYS: Final = {"version", "partitions", "topic_id", "adding_replicas", "removing_replicas"}
 
 
 class TopicPartitionsZNode:

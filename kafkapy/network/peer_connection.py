@@ -12,21 +12,23 @@ the next request. The broker may have executed the request or not; the caller de
 After a failure the next connection waits for an exponential back-off. Only a response resets the back-off, so it also
 applies to a broker that accepts connections and closes them.
 
-``tls`` wraps the socket, ``authenticate`` makes the handshake with a host that comes before the first request (SASL).
-Its steps run in threads: they compute keys of passwords, or wait for a KDC.
+``tls`` wraps the socket, ``authenticate`` makes the handshake with a host that comes before the first request (SASL),
+and again before a later one when most of the session's time is over (KIP-368). Its steps run in threads: they compute
+keys of passwords, or wait for a KDC.
 
 The module is imported when the first request to another broker is sent: a single broker does not need it.
 """
 
 import asyncio
+import math
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from random import Random
 from typing import Final, NamedTuple, cast
 
 from kafkapy.clock import Clock
 from kafkapy.network.peer import PeerUnreachableError
-from kafkapy.protocol.client_core import ClientCore, Handshake, Request
+from kafkapy.protocol.client_core import RENEWED_AFTER, ClientCore, Handshake, Request
 from kafkapy.protocol.message import Message, ProtocolError
 from kafkapy.protocol.writer import TooManyStructs
 
@@ -144,6 +146,8 @@ class _Peer:
         self._connection: PeerConnection | None = None
         self._core = ClientCore("")
         self._address: Address | None = None
+        self._renew_s = math.inf
+        """When the handshake of the connection is made again."""
         self._is_closed = False
         self._failures = 0
         self._not_before_s = 0.0
@@ -178,23 +182,30 @@ class _Peer:
     async def _connected(self, address: Address) -> PeerConnection:
         connection = self._connection
         if connection is not None and connection.failure is None and self._address == address:
+            if self._clock.monotonic_s() >= self._renew_s:
+                await self._wait()
+                await self._in_time(self._authenticate(connection, address[0]), "no new SASL session")
             return connection
         self._disconnect()
         await self._wait()
         settings, self._address = self._settings, address
         self._core = ClientCore(settings.client_id, max_response_size=settings.max_response_size)
         connection = self._connection = PeerConnection(self._core, self._buffer)
-        opening = asyncio.ensure_future(self._open(connection, address))
-        late = self._clock.call_later(settings.times.connect_ms, opening.cancel)
+        await self._in_time(self._open(connection, address), "no connection")
+        return connection
+
+    async def _in_time(self, work: Coroutine[None, None, None], problem: str) -> None:
+        opening = asyncio.ensure_future(work)
+        connect_ms = self._settings.times.connect_ms
+        late = self._clock.call_later(connect_ms, opening.cancel)
         try:
             await asyncio.wait([opening])
         finally:
             late.cancel()
             opening.cancel()
         if opening.cancelled():
-            raise PeerUnreachableError(f"no connection within {settings.times.connect_ms} ms")
+            raise PeerUnreachableError(f"{problem} within {connect_ms} ms")
         opening.result()
-        return connection
 
     async def _open(self, connection: PeerConnection, address: Address) -> None:
         loop = asyncio.get_running_loop()
@@ -203,16 +214,23 @@ class _Peer:
         # UnicodeError: the host's name is not valid; RuntimeError: no thread in which to look for its address
         except (OSError, UnicodeError, RuntimeError) as error:
             raise PeerUnreachableError(f"no connection: {getattr(error, 'strerror', None) or error}") from error
+        await self._authenticate(connection, address[0])
+
+    async def _authenticate(self, connection: PeerConnection, host: str) -> None:
+        self._renew_s = math.inf
         if self._settings.authenticate is None:
             return
-        handshake = self._settings.authenticate(address[0])
+        handshake = self._settings.authenticate(host)
+        begin_s = self._clock.monotonic_s()
         try:
-            question = await asyncio.to_thread(next, handshake, None)
-            while question is not None:
-                answer = await connection.ask(self._core.request(*question))
-                question = await asyncio.to_thread(_next_question, handshake, answer)
+            step = await asyncio.to_thread(next, handshake, 0)
+            while isinstance(step, tuple):
+                answer = await connection.ask(self._core.request(*step))
+                step = await asyncio.to_thread(_next_step, handshake, answer)
         except ProtocolError as error:
             raise PeerUnreachableError(f"the handshake failed: {error}") from error
+        if step:
+            self._renew_s = begin_s + step * RENEWED_AFTER / 1000
 
     async def _answer(self, connection: PeerConnection, request: Request, version: int) -> Message:
         duration_ms = self._settings.times.request_ms
@@ -252,12 +270,12 @@ class _Peer:
         self._not_before_s = self._clock.monotonic_s() + backoff_ms * jitter / 1000
 
 
-def _next_question(handshake: Handshake, answer: Message) -> tuple[Request, int] | None:
-    """Return the request after an answer, None after the last one."""
+def _next_step(handshake: Handshake, answer: Message) -> tuple[Request, int] | int:
+    """Return the request after an answer; after the last one, for how many milliseconds the handshake holds."""
     try:
         return handshake.send(answer)
-    except StopIteration:
-        return None
+    except StopIteration as end:
+        return int(end.value or 0)
 
 
 class RemoteBrokers:

@@ -77,8 +77,13 @@ class Request(Protocol):
         ...
 
 
-Handshake = Generator[tuple[Request, int], Message, None]
-"""Yields each request with its version and is sent the response to it; raises when the broker does not agree."""
+Handshake = Generator[tuple[Request, int], Message, int | None]
+"""Yields each request with its version and is sent the response to it; raises when the broker does not agree.
+
+It returns for how many milliseconds it holds: before they are over it has to be made again (KIP-368); 0, None: always.
+"""
+RENEWED_AFTER: Final = 0.85
+"""The part of this time after which it is made again, as by Java's clients."""
 
 
 class _InFlight(NamedTuple):
@@ -126,7 +131,7 @@ class ClientCore:
         """Whether the versions that the broker serves are known."""
         return self._served is not None
 
-    def negotiate(self) -> Handshake:
+    def negotiate(self) -> Generator[tuple[Request, int], Message, None]:
         """Ask for the versions that the broker serves: in version 0, which every broker understands (KIP-35)."""
         response = yield ApiVersionsRequest(), 0
         assert isinstance(response, ApiVersionsResponse), "a response is of the class of its request"

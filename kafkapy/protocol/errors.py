@@ -144,6 +144,9 @@ class ErrorCode(IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
+    GROUP_DELETION_FAILED = 134
+    STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135
+    CONTROLLER_ID_NOT_REGISTERED = 136
 
     @property
     def retriable(self) -> bool:
@@ -329,4 +332,7 @@ _MESSAGES = {
     ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH: "Streams invalid topology epoch.",
     ErrorCode.STREAMS_TOPOLOGY_FENCED: "Streams topology fenced.",
     ErrorCode.SHARE_SESSION_LIMIT_REACHED: "Share session limit reached.",
+    ErrorCode.GROUP_DELETION_FAILED: "Group deletion failed.",
+    ErrorCode.STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED: "Streams topology description update failed.",
+    ErrorCode.CONTROLLER_ID_NOT_REGISTERED: "Controller ID not registered.",
 }

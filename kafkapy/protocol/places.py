@@ -237,8 +237,17 @@ PLACES: Final[dict[int, tuple[Place, ...]]] = {
             "error_code",
         ),
     ),
+    ApiKey.DESCRIBE_PRODUCERS: (
+        Place(Role.TOPIC, "topics", "name", "topics", "TopicResponse", "name", ""),
+        Place(
+            Role.PARTITION, "partition_indexes", "", "partitions", "PartitionResponse", "partition_index", "error_code"
+        ),
+    ),
     ApiKey.CONSUMER_GROUP_DESCRIBE: (
         Place(Role.GROUP, "group_ids", "", "groups", "DescribedGroup", "group_id", "error_code"),
+    ),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: (
+        Place(Role.TOPIC, "topics", "name", "topics", "DescribeTopicPartitionsResponseTopic", "name", "error_code"),
     ),
 }
 """The lists of an API, outermost first; an API without any has one error code for the whole response."""

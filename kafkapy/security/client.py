@@ -8,7 +8,7 @@ ssl.truststore.location=ca.pem
 """
 
 from collections.abc import Callable, Generator, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkapy.clock import Clock, SystemClock
 from kafkapy.protocol.client_core import Handshake
@@ -22,13 +22,25 @@ from kafkapy.security.mechanisms import GSSAPI, OAUTHBEARER, PLAIN
 from kafkapy.security.settings import ClientSecurity
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_JAAS: Final = "sasl.jaas.config"
+_MECHANISM, _JAAS = "sasl.mechanism", "sasl.jaas.config"
 _SYSTEM_CLOCK: Final = SystemClock()
 Tokens = Callable[[str], Generator[bytes, bytes, None]]
 """Begins the client's side of a mechanism with the broker on a host: yields its tokens, and is sent the broker's."""
 
 
-def client_security(values: Mapping[str, str], now_ms: int, clock: Clock = _SYSTEM_CLOCK) -> ClientSecurity:
+class SaslNames(NamedTuple):
+    """The names by which the user knows the keys of SASL, for errors."""
+
+    mechanism: str = _MECHANISM
+    jaas: str = _JAAS
+
+
+CLIENT_NAMES: Final = SaslNames()
+
+
+def client_security(
+    values: Mapping[str, str], now_ms: int, clock: Clock = _SYSTEM_CLOCK, names: SaslNames = CLIENT_NAMES
+) -> ClientSecurity:
     """Return the security of a client's connections from ``security.protocol``, ``ssl.*`` and ``sasl.*``.
 
     ``clock`` has the times of the tokens that it makes. Raises InvalidSecurityError.
@@ -41,30 +53,31 @@ def client_security(values: Mapping[str, str], now_ms: int, clock: Clock = _SYST
         from kafkapy.security.tls import client_context
 
         tls = client_context(values, now_ms)
-    return ClientSecurity(tls, _sasl(values, clock) if protocol.startswith("SASL") else None)
+    return ClientSecurity(tls, _sasl(values, clock, names) if protocol.startswith("SASL") else None)
 
 
-def _sasl(values: Mapping[str, str], clock: Clock) -> Callable[[str], Handshake]:
-    mechanism = values.get("sasl.mechanism") or GSSAPI
+def _sasl(values: Mapping[str, str], clock: Clock, names: SaslNames) -> Callable[[str], Handshake]:
+    mechanism = values.get(_MECHANISM) or GSSAPI
     jaas = values.get(_JAAS)
     if not jaas:
-        raise InvalidSecurityError(f"{_JAAS} is not set: it has the name and the password or keytab for {mechanism}")
-    options = parse_jaas(_JAAS, jaas).options
+        needed = f"it has the name and the password or keytab for {mechanism}"
+        raise InvalidSecurityError(f"{names.jaas} is not set: {needed}")
+    options = parse_jaas(names.jaas, jaas).options
     if mechanism == GSSAPI:
-        return sasl_handshake(mechanism, _kerberos_tokens(values, options))
+        return sasl_handshake(mechanism, _kerberos_tokens(values, options, names))
     if mechanism == OAUTHBEARER:
         return sasl_handshake(mechanism, _oauth_tokens(values, options, clock))
-    return sasl_handshake(mechanism, client_tokens(mechanism, options, _JAAS))
+    return sasl_handshake(mechanism, client_tokens(mechanism, options, names))
 
 
-def client_tokens(mechanism: str, options: Mapping[str, str], key: str) -> Tokens:
-    """Return the client's side of a mechanism with the options of its login module, which ``key`` has."""
+def client_tokens(mechanism: str, options: Mapping[str, str], names: SaslNames = CLIENT_NAMES) -> Tokens:
+    """Return the client's side of a mechanism with the options of its login module; raises InvalidSecurityError."""
     if mechanism != PLAIN and mechanism not in scram.HASHES:
         known = ", ".join((PLAIN, *scram.HASHES, OAUTHBEARER, GSSAPI))
-        raise InvalidSecurityError(f"sasl.mechanism is {mechanism}: kafkapy has {known}")
+        raise InvalidSecurityError(f"{names.mechanism} is {mechanism}: kafkapy has {known}")
     missing = [name for name in ("username", "password") if not options.get(name)]
     if missing:
-        raise InvalidSecurityError(f"{key} has no {missing[0]}, which {mechanism} needs")
+        raise InvalidSecurityError(f"{names.jaas} has no {missing[0]}, which {mechanism} needs")
     user, password = options["username"], options["password"]
     if mechanism == PLAIN:
         return lambda _host: plain.plain_client(user, password)
@@ -80,14 +93,14 @@ def _oauth_tokens(values: Mapping[str, str], options: Mapping[str, str], clock: 
     return lambda _host: oauth_client(login.new_token, login.extensions)
 
 
-def _kerberos_tokens(values: Mapping[str, str], options: Mapping[str, str]) -> Tokens:
+def _kerberos_tokens(values: Mapping[str, str], options: Mapping[str, str], names: SaslNames) -> Tokens:
     from kafkapy.security.kerberos.exchange import gssapi_client
 
     try:
         from kafkapy.security.kerberos.login import initiator, service_name
     except ImportError as error:
-        raise needs_gssapi_extra("sasl.mechanism", error) from None
-    context_with = initiator(service_name(values, options, _JAAS), options, _JAAS)
+        raise needs_gssapi_extra(names.mechanism, error) from None
+    context_with = initiator(service_name(values, options, names.jaas), options, names.jaas)
     return lambda host: gssapi_client(context_with(host))
 
 
@@ -110,14 +123,14 @@ def sasl_handshake(mechanism: str, tokens: Tokens) -> Callable[[str], Handshake]
         except AuthenticationFailedError as error:
             raise ProtocolError(str(error)) from None
         while True:
-            reply = yield SaslAuthenticateRequest(token), 0
+            reply = yield SaslAuthenticateRequest(token), 1  # with the session's lifetime
             assert isinstance(reply, SaslAuthenticateResponse), "a response is of the class of its request"
             if reply.error_code:
                 raise ProtocolError(reply.error_message or f"authentication failed with error {reply.error_code}")
             try:
                 token = steps.send(bytes(reply.auth_bytes))
             except StopIteration:
-                return
+                return reply.session_lifetime_ms
             except AuthenticationFailedError as error:
                 raise ProtocolError(str(error)) from None
 

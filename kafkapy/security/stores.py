@@ -22,6 +22,24 @@ _ENCRYPTED: Final = (b"-----BEGIN ENCRYPTED PRIVATE KEY-----", b"Proc-Type: 4,EN
 
 Values = Mapping[str, str]
 """Texts by Kafka's keys; a key without a value is missing or empty."""
+_OWN_NAMES: Final[Mapping[str, str]] = {}
+
+
+class TlsKeys:
+    """The texts of the ``ssl.*`` keys, and the names by which the user knows them."""
+
+    def __init__(self, values: Values, names: Mapping[str, str] = _OWN_NAMES) -> None:
+        """``names`` has the keys that the user has set in place of those of a listener, and their common beginnings."""
+        self._values = values
+        self._names = names
+
+    def get(self, key: str, default: str = "") -> str:
+        """Return the text of a key, empty without a value."""
+        return self._values.get(key) or default
+
+    def name(self, key: str) -> str:
+        """Return the name of a key, or of the keys that begin so, for an error."""
+        return self._names.get(key, key)
 
 
 class KeyStore(NamedTuple):
@@ -33,37 +51,40 @@ class KeyStore(NamedTuple):
     certificates: bytes
 
 
-def key_store(values: Values) -> KeyStore | None:
+def key_store(keys: TlsKeys) -> KeyStore | None:
     """Return the key store of ``ssl.keystore.*``, None if there is none; raises InvalidSecurityError."""
-    if inline := values.get("ssl.keystore.key"):
-        _only_pem(values, "ssl.keystore.type", "ssl.keystore.key")
-        chain = values.get("ssl.keystore.certificate.chain")
+    if inline := keys.get("ssl.keystore.key"):
+        _only_pem(keys, "ssl.keystore.type", "ssl.keystore.key")
+        chain = keys.get("ssl.keystore.certificate.chain")
         if not chain:
-            raise InvalidSecurityError("ssl.keystore.key is set, and ssl.keystore.certificate.chain is not")
-        return _pem_key(values, inline.encode(), chain.encode(), "ssl.keystore.key")
-    location = values.get("ssl.keystore.location")
+            missing = keys.name("ssl.keystore.certificate.chain")
+            raise InvalidSecurityError(f"{keys.name('ssl.keystore.key')} is set, and {missing} is not")
+        return _pem_key(keys, inline.encode(), chain.encode(), "ssl.keystore.key")
+    location = keys.get("ssl.keystore.location")
     if not location:
         return None
-    data = _read("ssl.keystore.location", location)
-    if values.get("ssl.keystore.type", "").upper() == PEM:
-        if values.get("ssl.keystore.password"):
-            raise InvalidSecurityError("ssl.keystore.password has no use with PEM: a key's own is ssl.key.password")
-        return _pem_key(values, data, data, "ssl.keystore.location")
-    return _pkcs12_key(data, location, values.get("ssl.keystore.password", ""))
+    data = _read(keys.name("ssl.keystore.location"), location)
+    if keys.get("ssl.keystore.type").upper() == PEM:
+        if keys.get("ssl.keystore.password"):
+            password, own = keys.name("ssl.keystore.password"), keys.name("ssl.key.password")
+            raise InvalidSecurityError(f"{password} has no use with PEM: a key's own is {own}")
+        return _pem_key(keys, data, data, "ssl.keystore.location")
+    return _pkcs12_key(data, location, keys)
 
 
-def trusted_certificates(values: Values) -> str | None:
+def trusted_certificates(keys: TlsKeys) -> str | None:
     """Return the PEM certificates of ``ssl.truststore.*``, None if there is none; raises InvalidSecurityError."""
-    if inline := values.get("ssl.truststore.certificates"):
-        _only_pem(values, "ssl.truststore.type", "ssl.truststore.certificates")
-        return _certificates(inline.encode(), "ssl.truststore.certificates")
-    location = values.get("ssl.truststore.location")
+    if inline := keys.get("ssl.truststore.certificates"):
+        _only_pem(keys, "ssl.truststore.type", "ssl.truststore.certificates")
+        return _certificates(inline.encode(), keys.name("ssl.truststore.certificates"))
+    location = keys.get("ssl.truststore.location")
     if not location:
         return None
-    data = _read("ssl.truststore.location", location)
-    if values.get("ssl.truststore.type", "").upper() == PEM:
-        return _certificates(data, "ssl.truststore.location")
-    return _pkcs12_certificates(data, location, values.get("ssl.truststore.password", ""))
+    name = keys.name("ssl.truststore.location")
+    data = _read(name, location)
+    if keys.get("ssl.truststore.type").upper() == PEM:
+        return _certificates(data, name)
+    return _pkcs12_certificates(data, location, keys)
 
 
 def certificates_of(pem: bytes, key: str) -> "list[Certificate]":
@@ -90,9 +111,9 @@ def store_files(values: Values) -> list[tuple[str, int]]:
     return found
 
 
-def _only_pem(values: Values, type_key: str, inline_key: str) -> None:
-    if values.get(type_key, "").upper() != PEM:
-        raise InvalidSecurityError(f"{inline_key} is set: {type_key} must be PEM")
+def _only_pem(keys: TlsKeys, type_key: str, inline_key: str) -> None:
+    if keys.get(type_key).upper() != PEM:
+        raise InvalidSecurityError(f"{keys.name(inline_key)} is set: {keys.name(type_key)} must be PEM")
 
 
 def _read(key: str, location: str) -> bytes:
@@ -109,20 +130,22 @@ def _certificates(data: bytes, key: str) -> str:
     return data[data.find(_CERTIFICATE) :].decode("ascii", "replace")
 
 
-def _pem_key(values: Values, key_data: bytes, chain: bytes, name: str) -> KeyStore:
-    password = values.get("ssl.key.password", "")
+def _pem_key(keys: TlsKeys, key_data: bytes, chain: bytes, key: str) -> KeyStore:
+    password, name = keys.get("ssl.key.password"), keys.name(key)
     if b"PRIVATE KEY-----" not in key_data:
         raise InvalidSecurityError(f"{name} has no private key in the PEM format")
     if any(mark in key_data for mark in _ENCRYPTED) and not password:
-        raise InvalidSecurityError(f"the private key of {name} is encrypted: ssl.key.password is missing")
-    certificates_of(chain, "ssl.keystore.certificate.chain" if name == "ssl.keystore.key" else name)
+        missing = keys.name("ssl.key.password")
+        raise InvalidSecurityError(f"the private key of {name} is encrypted: {missing} is missing")
+    certificates_of(chain, keys.name("ssl.keystore.certificate.chain") if key == "ssl.keystore.key" else name)
     return KeyStore(key_data, password, chain)
 
 
-def _pkcs12_key(data: bytes, location: str, password: str) -> KeyStore:
-    from_store = _pkcs12(data, location, password, "ssl.keystore")
+def _pkcs12_key(data: bytes, location: str, keys: TlsKeys) -> KeyStore:
+    from_store = _pkcs12(data, location, keys, "ssl.keystore")
     if from_store.key is None or from_store.cert is None:
-        raise InvalidSecurityError(f"ssl.keystore.location: {location} has no private key with a certificate")
+        name = keys.name("ssl.keystore.location")
+        raise InvalidSecurityError(f"{name}: {location} has no private key with a certificate")
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     key = from_store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
@@ -130,15 +153,15 @@ def _pkcs12_key(data: bytes, location: str, password: str) -> KeyStore:
     return KeyStore(key, "", b"".join(each.public_bytes(Encoding.PEM) for each in chain))
 
 
-def _pkcs12_certificates(data: bytes, location: str, password: str) -> str:
-    from_store = _pkcs12(data, location, password, "ssl.truststore")
+def _pkcs12_certificates(data: bytes, location: str, keys: TlsKeys) -> str:
+    from_store = _pkcs12(data, location, keys, "ssl.truststore")
     from cryptography.hazmat.primitives.serialization import Encoding
 
     found = [each.certificate for each in from_store.additional_certs]
     if from_store.cert is not None:
         found.append(from_store.cert.certificate)
     if not found:
-        raise InvalidSecurityError(f"ssl.truststore.location: {location} has no certificate")
+        raise InvalidSecurityError(f"{keys.name('ssl.truststore.location')}: {location} has no certificate")
     return b"".join(each.public_bytes(Encoding.PEM) for each in found).decode("ascii")
 
 
@@ -146,22 +169,24 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
 
 
-def _pkcs12(data: bytes, location: str, password: str, prefix: str) -> "PKCS12KeyAndCertificates":
-    """Open a PKCS12 store; ``prefix`` is that of the keys, for errors."""
+def _pkcs12(data: bytes, location: str, keys: TlsKeys, store: str) -> "PKCS12KeyAndCertificates":
+    """Open a PKCS12 store; the keys about it begin with ``store``."""
+    name, place = keys.name(f"{store}.location"), f"{keys.name(f'{store}.location')}: {location}"
     if data.startswith(JKS_MAGIC):
         raise InvalidSecurityError(
-            f"{prefix}.location: {location} is in the old JKS format, which only Java reads; convert it:"
+            f"{place} is in the old JKS format, which only Java reads; convert it:"
             f" keytool -importkeystore -srckeystore {location} -destkeystore {location}.p12 -deststoretype PKCS12"
         )
     if data.lstrip().startswith(_BEGIN):
-        raise InvalidSecurityError(f"{prefix}.location: {location} is a PEM file: set {prefix}.type to PEM")
+        raise InvalidSecurityError(f"{place} is a PEM file: set {keys.name(f'{store}.type')} to PEM")
     try:
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
     except ImportError:
-        raise needs_extra(f"{prefix}.location") from None
+        raise needs_extra(name) from None
+    password = f"{store}.password"
     try:
-        return load_pkcs12(data, password.encode())
+        return load_pkcs12(data, keys.get(password).encode())
     except (ValueError, UnsupportedAlgorithm):
-        problem = f"is no PKCS12 store, or {prefix}.password does not match"
-        raise InvalidSecurityError(f"{prefix}.location: {location} {problem}") from None
+        problem = f"is no PKCS12 store, or {keys.name(password)} does not match"
+        raise InvalidSecurityError(f"{place} {problem}") from None

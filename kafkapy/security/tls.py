@@ -4,13 +4,13 @@ import os
 import ssl
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Final
 
 from kafkapy.security.errors import InvalidSecurityError
-from kafkapy.security.stores import KeyStore, Values, certificates_of, key_store, trusted_certificates
+from kafkapy.security.stores import KeyStore, TlsKeys, Values, certificates_of, key_store, trusted_certificates
 
 _VERSIONS: Final = {
     "TLSv1.2": ssl.TLSVersion.TLSv1_2,
@@ -31,70 +31,74 @@ def server_context(values: Values, now_ms: int) -> ssl.SSLContext:
 
     Raises InvalidSecurityError for a missing, unreadable, mismatched or expired key store.
     """
-    context = _context(ssl.PROTOCOL_TLS_SERVER, values)
-    keys = key_store(values)
-    if keys is None:
+    keys = TlsKeys(values)
+    context = _context(ssl.PROTOCOL_TLS_SERVER, keys)
+    store = key_store(keys)
+    if store is None:
         raise InvalidSecurityError("a TLS listener needs a certificate: ssl.keystore.location is not set")
-    _load_key(context, keys, now_ms)
-    client_auth = values.get("ssl.client.auth") or "none"
+    _load_key(context, keys, store, now_ms)
+    client_auth = keys.get("ssl.client.auth", "none")
     context.verify_mode = _CLIENT_AUTH[client_auth]
     if context.verify_mode is not ssl.CERT_NONE:
-        _trust(context, values, ssl.Purpose.CLIENT_AUTH)
+        _trust(context, keys, ssl.Purpose.CLIENT_AUTH)
     return context
 
 
-def client_context(values: Values, now_ms: int) -> ssl.SSLContext:
+def client_context(values: Values, now_ms: int, names: Mapping[str, str] | None = None) -> ssl.SSLContext:
     """Return the context of connections to brokers, whose certificates are always checked.
 
-    Their host names are checked too, unless ``ssl.endpoint.identification.algorithm`` is empty.
-    Raises InvalidSecurityError.
+    Their host names are checked too, unless ``ssl.endpoint.identification.algorithm`` is empty. ``names`` are those of
+    the keys in errors, see ``TlsKeys``. Raises InvalidSecurityError.
     """
-    context = _context(ssl.PROTOCOL_TLS_CLIENT, values)
+    keys = TlsKeys(values, names or {})
+    context = _context(ssl.PROTOCOL_TLS_CLIENT, keys)
     context.check_hostname = values.get("ssl.endpoint.identification.algorithm", "https") != ""
-    _trust(context, values, ssl.Purpose.SERVER_AUTH)
-    keys = key_store(values)
-    if keys is not None:
-        _load_key(context, keys, now_ms)
+    _trust(context, keys, ssl.Purpose.SERVER_AUTH)
+    store = key_store(keys)
+    if store is not None:
+        _load_key(context, keys, store, now_ms)
     return context
 
 
-def _context(protocol: int, values: Values) -> ssl.SSLContext:
+def _context(protocol: int, keys: TlsKeys) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
-    names = _list(values, "ssl.enabled.protocols") or list(_VERSIONS)
+    names = _list(keys, "ssl.enabled.protocols") or list(_VERSIONS)
     unknown = [name for name in names if name not in _VERSIONS]
     if unknown:
-        allowed = " and ".join(_VERSIONS)
-        raise InvalidSecurityError(f"ssl.enabled.protocols names {unknown[0]}: kafkapy has {allowed}")
+        key, allowed = keys.name("ssl.enabled.protocols"), " and ".join(_VERSIONS)
+        raise InvalidSecurityError(f"{key} names {unknown[0]}: kafkapy has {allowed}")
     versions = sorted(_VERSIONS[name] for name in names)
     context.minimum_version, context.maximum_version = versions[0], versions[-1]
-    suites = _list(values, "ssl.cipher.suites")
+    suites = _list(keys, "ssl.cipher.suites")
     if suites:
-        _choose_ciphers(context, suites)
+        _choose_ciphers(context, suites, keys)
     return context
 
 
-def _list(values: Values, key: str) -> list[str]:
-    return [item.strip() for item in values.get(key, "").split(",") if item.strip()]
+def _list(keys: TlsKeys, key: str) -> list[str]:
+    return [item.strip() for item in keys.get(key).split(",") if item.strip()]
 
 
-def _choose_ciphers(context: ssl.SSLContext, suites: list[str]) -> None:
+def _choose_ciphers(context: ssl.SSLContext, suites: list[str], keys: TlsKeys) -> None:
     """Enable ``suites``, which have the names of the TLS standards, as in Java.
 
     Python can't choose among the suites of TLS 1.3. If only older ones are listed, TLS 1.3 is off, as in Java.
     """
+    key = keys.name("ssl.cipher.suites")
     newer = [suite for suite in suites if "_WITH_" not in suite]
     if newer:
         raise InvalidSecurityError(
-            f"ssl.cipher.suites names {newer[0]}: the suites of TLS 1.3 can't be chosen, all of them are enabled;"
+            f"{key} names {newer[0]}: the suites of TLS 1.3 can't be chosen, all of them are enabled;"
             " choose suites of TLS 1.2, or none"
         )
     if context.minimum_version is ssl.TLSVersion.TLSv1_3:
-        raise InvalidSecurityError("ssl.cipher.suites names only suites of TLS 1.2, which ssl.enabled.protocols lacks")
+        lacking = keys.name("ssl.enabled.protocols")
+        raise InvalidSecurityError(f"{key} names only suites of TLS 1.2, which {lacking} lacks")
     for suite in suites:
         try:
             context.set_ciphers(openssl_name(suite))  # a list may have unknown ones beside known ones
         except (ssl.SSLError, ValueError):
-            raise InvalidSecurityError(f"ssl.cipher.suites names {suite!r}, which OpenSSL does not have") from None
+            raise InvalidSecurityError(f"{key} names {suite!r}, which OpenSSL does not have") from None
     context.set_ciphers(":".join(openssl_name(suite) for suite in suites))
     context.maximum_version = ssl.TLSVersion.TLSv1_2
 
@@ -106,28 +110,31 @@ def openssl_name(suite: str) -> str:
     return "-".join([*([] if exchange == "RSA" else exchange.split("_")), *parts])
 
 
-def _trust(context: ssl.SSLContext, values: Values, purpose: ssl.Purpose) -> None:
-    trusted = trusted_certificates(values)
+def _trust(context: ssl.SSLContext, keys: TlsKeys, purpose: ssl.Purpose) -> None:
+    trusted = trusted_certificates(keys)
     if trusted is None:
         context.load_default_certs(purpose)
         return
     try:
         context.load_verify_locations(cadata=trusted)
     except ssl.SSLError as error:
-        raise InvalidSecurityError(f"ssl.truststore has a certificate that can't be used: {error.reason}") from None
+        store = keys.name("ssl.truststore")
+        raise InvalidSecurityError(f"{store} has a certificate that can't be used: {error.reason}") from None
 
 
-def _load_key(context: ssl.SSLContext, keys: KeyStore, now_ms: int) -> None:
-    own = certificates_of(keys.certificates, "ssl.keystore.location")[0]
+def _load_key(context: ssl.SSLContext, keys: TlsKeys, store: KeyStore, now_ms: int) -> None:
+    name = keys.name("ssl.keystore")
+    own = certificates_of(store.certificates, keys.name("ssl.keystore.location"))[0]
     end = own.not_valid_after_utc
     if end < datetime.fromtimestamp(now_ms / 1000, UTC):
-        raise InvalidSecurityError(f"the certificate of ssl.keystore expired on {end:%Y-%m-%d %H:%M:%S} UTC")
+        raise InvalidSecurityError(f"the certificate of {name} expired on {end:%Y-%m-%d %H:%M:%S} UTC")
     try:
-        with _as_file(keys.key.strip() + b"\n" + keys.certificates.strip() + b"\n") as path:
-            context.load_cert_chain(path, password=lambda: keys.password)
+        with _as_file(store.key.strip() + b"\n" + store.certificates.strip() + b"\n") as path:
+            context.load_cert_chain(path, password=lambda: store.password)
     except (ssl.SSLError, ValueError):  # ValueError: a password that is too long
+        password = keys.name("ssl.key.password")
         raise InvalidSecurityError(
-            "ssl.keystore has a private key that can't be used: ssl.key.password does not match it, or the certificate"
+            f"{name} has a private key that can't be used: {password} does not match it, or the certificate"
         ) from None
 
 

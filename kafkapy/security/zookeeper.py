@@ -8,7 +8,6 @@ Client {
 };
 """
 
-import re
 import shlex
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Final
@@ -45,6 +44,12 @@ _TLS_KEYS: Final = {
     "ssl.endpoint.identification.algorithm": _ALGORITHM,
 }
 """The key of a broker's listener → the one for the connection to a ZooKeeper with the same meaning."""
+_NAMES: Final = _TLS_KEYS | {
+    "ssl.keystore": "zookeeper.ssl.keystore",
+    "ssl.truststore": "zookeeper.ssl.truststore",
+    "ssl.key.password": "zookeeper.ssl.keystore.password",
+}
+"""The keys for errors: here a PEM file's key has the password of the store."""
 _PROTOCOL: Final = "zookeeper.ssl.protocol"
 KEYS: Final = (ENABLED, _SOCKET, _PROTOCOL, *_TLS_KEYS.values())
 """All keys that are read."""
@@ -117,16 +122,7 @@ def _tls_context(values: Values, now_ms: int) -> "ssl.SSLContext":
             texts[f"{store}.type"] = PEM
     if texts["ssl.keystore.type"].upper() == PEM:  # a ZooKeeper's client has one password for store and key
         texts["ssl.key.password"] = texts.pop("ssl.keystore.password")
-    try:
-        return client_context(texts, now_ms)
-    except InvalidSecurityError as error:
-        raise InvalidSecurityError(_own_names(str(error))) from None
-
-
-def _own_names(text: str) -> str:
-    """Return a sentence about a listener's keys with the ``zookeeper.ssl.*`` ones; paths in it stay as they are."""
-    text = re.sub(r"(?<![\w./-])ssl\.key\.password", "ssl.keystore.password", text)
-    return re.sub(r"(?<![\w./-])ssl\.(?=keystore|truststore|enabled|cipher)", "zookeeper.ssl.", text)
+    return client_context(texts, now_ms, _NAMES)
 
 
 def _login(jvm_options: str) -> DigestLogin | None:

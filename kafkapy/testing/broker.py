@@ -31,9 +31,10 @@ class Broker(HostedSurface):
     ``settings`` are Kafka's keys of ``server.properties``; ``topics`` are names, or names with numbers of partitions,
     to create at the start. With ``security`` ("ssl", "mtls", "sasl_ssl", "sasl_plaintext", "scram", "scram_plaintext",
     "oauth", "oauth_unsecured") clients connect with TLS and SASL, as one of ``users`` (passwords by name; there are
-    three without it), and ``client_settings`` has what they need. Records are in the directory ``data``, which is kept,
-    or else in a temporary one. ``stop``, ``start``, ``restart`` and ``kill`` keep the port and the records, also
-    without ``data``.
+    three without it), and ``client_settings`` has what they need. With ``act_as`` ("2.7", "3.9" or "4.4") the broker
+    serves the APIs and versions of that release of Apache Kafka and no others. Records are in the directory ``data``,
+    which is kept, or else in a temporary one. ``stop``, ``start``, ``restart`` and ``kill`` keep the port and the
+    records, also without ``data``.
 
     The ``with`` and ``start`` raise ``BrokerStartError`` with one line that says what to do; every other method raises
     ``BrokerNotRunningError`` when the broker is stopped, and ``NotInTimeError`` after its time-out. All methods may be

@@ -49,8 +49,8 @@ class Cluster(ClusterSurface[ClusterBroker]):
     of partitions, to create at the start. Unless ``settings`` say otherwise, topics are replicated on three brokers, or
     on all if there are fewer. Records and metadata are in the directory ``data``, which is kept, or else in temporary
     ones and in memory. ``security`` and ``users`` are those of ``Broker``, for clients and between the brokers, which
-    log in as the user admin. ``port`` is the first broker's; the others have the ones after it. All brokers have the
-    same clock.
+    log in as the user admin. ``act_as`` is that of ``Broker``, but old versions are kept, since brokers send them.
+    ``port`` is the first broker's; the others have the ones after it. All brokers have the same clock.
 
     The ``with`` and ``start`` raise ``BrokerStartError``. All methods may be called from any thread; a forked child can
     do as much with a cluster as with a ``Broker``.

@@ -10,7 +10,7 @@ scopes of the fixtures, by default the session; after each test, the brokers tha
 import re
 from collections.abc import Iterator
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import pytest
 
@@ -22,6 +22,7 @@ SCOPES: Final = ("session", "package", "module", "class", "function")
 BROKER: Final = "kafka_broker"
 CLUSTER: Final = "kafka_cluster"
 SECURITY: Final = "kafka_security"
+ACT_AS: Final = "kafka_act_as"
 LONGEST_NAME: Final = 200
 
 _running: Final = pytest.StashKey["Broker"]()
@@ -45,6 +46,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         parser.addini(f"{fixture}_scope", f"the scope of the {fixture} fixture: {', '.join(SCOPES)}", default=SCOPES[0])
     parser.addini(
         SECURITY, "TLS and SASL of kafka_broker and kafka_cluster, such as sasl_ssl (docs/security.md)", default=""
+    )
+    parser.addini(
+        ACT_AS,
+        "the release of Apache Kafka whose APIs kafka_broker and kafka_cluster serve: 2.7, 3.9 or 4.4",
+        default="",
     )
     parser.addini("kafka_cluster_brokers", "how many brokers the kafka_cluster fixture has", default="3")
 
@@ -126,6 +132,15 @@ def _settings(lines: list[str]) -> dict[str, str]:
     return settings
 
 
+class _Choices(TypedDict):
+    security: str | None
+    act_as: str | None
+
+
+def _choices(config: pytest.Config) -> _Choices:
+    return {"security": config.getini(SECURITY) or None, "act_as": config.getini(ACT_AS) or None}
+
+
 @pytest.fixture(scope=fixture_scope)
 def kafka_broker(pytestconfig: pytest.Config) -> "Iterator[Broker]":
     """A running ``kafkapy.testing.Broker``; its ``bootstrap`` is for the clients under test."""
@@ -133,7 +148,7 @@ def kafka_broker(pytestconfig: pytest.Config) -> "Iterator[Broker]":
     from kafkapy.testing.errors import BrokerStartError
 
     try:
-        broker = Broker(broker_settings(pytestconfig), security=pytestconfig.getini(SECURITY) or None).start()
+        broker = Broker(broker_settings(pytestconfig), **_choices(pytestconfig)).start()
     except BrokerStartError as error:
         pytest.fail(f"kafka_broker can't start: {error}", pytrace=False)
     pytestconfig.stash[_running] = broker
@@ -151,8 +166,8 @@ def kafka_cluster(pytestconfig: pytest.Config) -> "Iterator[Cluster]":
     from kafkapy.testing.errors import BrokerStartError
 
     try:
-        brokers, security = int(pytestconfig.getini("kafka_cluster_brokers")), pytestconfig.getini(SECURITY) or None
-        cluster = Cluster(brokers, cluster_settings(pytestconfig), security=security).start()
+        brokers = int(pytestconfig.getini("kafka_cluster_brokers"))
+        cluster = Cluster(brokers, cluster_settings(pytestconfig), **_choices(pytestconfig)).start()
     except BrokerStartError as error:
         pytest.fail(f"kafka_cluster can't start: {error}", pytrace=False)
     pytestconfig.stash[_running_cluster] = cluster

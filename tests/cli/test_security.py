@@ -11,7 +11,7 @@ import pytest
 
 from harness.kafkapy_process import kafkapy_command
 from kafkapy.cli import certificates
-from kafkapy.security.stores import key_store, trusted_certificates
+from kafkapy.security.stores import TlsKeys, key_store, trusted_certificates
 from kafkapy.testing import Broker
 from tests.cli.conftest import Run
 
@@ -116,8 +116,8 @@ def test_certificates_are_written_for_their_owner_alone(run: Run, tmp_path: Path
     assert set(files) == {"ca.pem", "broker.pem", "alice.pem"}
     assert {path.stat().st_mode & 0o777 for path in files.values()} == {certificates.PRIVATE_MODE}
     settings = dict(line.strip().split("=") for line in made.out.splitlines() if "=" in line)
-    assert key_store(settings) is not None
-    assert trusted_certificates(settings) == files["ca.pem"].read_text()
+    assert key_store(TlsKeys(settings)) is not None
+    assert trusted_certificates(TlsKeys(settings)) == files["ca.pem"].read_text()
     again = run("certificates", "create", f"{tmp_path}/tls")
     assert (again.code, "File exists" in again.err) == (1, True)
     odd = run("certificates", "create", f"{tmp_path}/odd", "--client", "../x", "--json")

@@ -11,9 +11,11 @@ import pytest
 from kafkapy.clients.connection import Connection
 from kafkapy.clients.errors import ClientError, NoBrokerError
 from kafkapy.clock import SystemClock
+from kafkapy.protocol.client_core import Handshake
 from kafkapy.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from kafkapy.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from kafkapy.protocol.primitives import encode
+from kafkapy.security.settings import ClientSecurity
 
 
 @contextmanager
@@ -46,6 +48,26 @@ def test_the_newest_version_that_both_sides_know_is_used() -> None:
     answer = encode(ListGroupsResponse(), 2)
     with _server(_versions((16, 0, 2)), _frame(answer, 2)) as port, Connection("127.0.0.1", port) as connection:
         assert connection.call(ListGroupsRequest(), ListGroupsResponse).groups == []
+
+
+def test_a_client_authenticates_again_before_its_session_ends(bootstrap: str) -> None:
+    made: list[str] = []
+
+    def authenticate(host: str) -> Handshake:
+        made.append(host)
+        yield ListGroupsRequest(), 2
+        return 1
+
+    host, port = bootstrap.split(":")
+    with Connection(host, int(port), security=ClientSecurity(authenticate=authenticate)) as connection:
+        connection.post(ListGroupsRequest())
+        assert made == [host]
+        while len(made) < 3:
+            connection.post(ListGroupsRequest())  # a response is awaited: not now
+            assert connection.take(ListGroupsResponse).error_code == 0
+            assert connection.take(ListGroupsResponse).error_code == 0
+            assert connection.call(ListGroupsRequest(), ListGroupsResponse).error_code == 0
+            connection.post(ListGroupsRequest())
 
 
 @pytest.mark.parametrize("apis", [[], [(16, 90, 91)]])

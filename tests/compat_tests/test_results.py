@@ -41,11 +41,11 @@ def client(request):
 def test_same(broker, client):
     assert broker
 
-@pytest.mark.differs("kafka-4.1.0", reason="newer ones do it otherwise")
+@pytest.mark.differs("kafka-4.4.0", reason="newer ones do it otherwise")
 def test_other(broker, client):
     assert broker == "kafka-2.7.2"
 
-@pytest.mark.differs("kafka-4.1.0", cases=["tw*"], reason="two is another matter there")
+@pytest.mark.differs("kafka-4.4.0", cases=["tw*"], reason="two is another matter there")
 def test_cases(broker, client):
     assert client == "one" or broker == "kafka-2.7.2"
 
@@ -61,7 +61,7 @@ class TestOfNoTarget:
     def test_alone(self):
         pass
 """
-TARGETS = ("--target", "kafka-2.7.2", "--target", "kafka-4.1.0")
+TARGETS = ("--target", "kafka-2.7.2", "--target", "kafka-4.4.0")
 
 
 @pytest.mark.slow
@@ -71,17 +71,17 @@ def test_a_run_ends_in_tables(tmp_path: Path, workers: tuple[str, ...]) -> None:
     run = run_suite(tmp_path, *TARGETS, "--results", str(file), *workers, suite=SUITE)
     assert run.returncode == 1, run.stdout + run.stderr
     said = [" ".join(line.split()) for line in run.stdout.partition(" results ")[2].splitlines()]
-    assert "test kafka-2.7.2 kafka-4.1.0 -" in said
+    assert "test kafka-2.7.2 kafka-4.4.0 -" in said
     assert "test_fails 1, 1 FAILED 2" in said
     assert "test_other 2 2 differ" in said
     assert "alone - 1 - - - - - - -" in said
     assert "test_cases 2 1, 1 differ" in said
     assert "two kafka-2.7.2 - 3, 1 FAILED - - - - - -" in said
-    assert "one kafka-4.1.0 - 3, 1 differ - - - - - -" in said
+    assert "one kafka-4.4.0 - 3, 1 differ - - - - - -" in said
     assert "kcat kafka-2.7.2 - - - - 1 skipped - - -" in said
-    assert "skipped 1: kafka-4.1.0: not here" in said
-    assert "differs 1: kafka-4.1.0: two is another matter there" in said
-    assert "differs 2: kafka-4.1.0: newer ones do it otherwise" in said
+    assert "skipped 1: kafka-4.4.0: not here" in said
+    assert "differs 1: kafka-4.4.0: two is another matter there" in said
+    assert "differs 2: kafka-4.4.0: newer ones do it otherwise" in said
     results = {(each.test, each.target): each for each in read(file)}
     assert len(results) == 19
     failed = results["test_suite.py::test_fails[two]", "kafka-2.7.2"]
@@ -91,7 +91,7 @@ def test_a_run_ends_in_tables(tmp_path: Path, workers: tuple[str, ...]) -> None:
 
 @pytest.mark.slow
 def test_a_difference_that_is_none_fails(tmp_path: Path) -> None:
-    run = run_suite(tmp_path, "--target", "kafka-4.1.0", suite=SUITE.replace('broker == "kafka-2.7.2"', "True"))
+    run = run_suite(tmp_path, "--target", "kafka-4.4.0", suite=SUITE.replace('broker == "kafka-2.7.2"', "True"))
     assert "test_other 2 FAILED" in " ".join(run.stdout.split())
 
 

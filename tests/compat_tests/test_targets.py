@@ -48,12 +48,12 @@ def test_waits(broker):
     ("target", "said"),
     [
         ("kafka", "unknown target 'kafka': there are kafkapy, kafka-2.7.2"),
-        ("kafka-0.7.1", "the jars of Kafka 0.7.1 are not here: run python -m harness.jars 0.7.1"),
+        ("kafka-4.1.0", "unknown target 'kafka-4.1.0': there are kafkapy, kafka-2.7.2, kafka-3.9.1, kafka-4.4.0"),
         (NOBODY, f"no Kafka broker answers at {NOBODY}"),
         ("testcontainers:", "testcontainers: names no image"),
         ("testcontainers:two words", "names no image"),
         ("127.0.0.1:", "unknown target"),
-        ("kafka-4.1.0-cluster", "unknown target"),
+        ("kafka-4.4.0-cluster", "unknown target"),
     ],
 )
 def test_an_invalid_target_is_refused_in_one_line(target: str, said: str) -> None:

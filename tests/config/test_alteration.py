@@ -139,6 +139,7 @@ def test_bad_overrides_of_a_topic_are_refused(overrides: dict[str, str], code: i
         ),
         ({"log.retention.ms": "x"}, "Invalid value x for configuration log.retention.ms"),
         ({"log.retention.ms": "0"}, "must be -1 (no limit) or at least 1"),
+        ({"principal.builder.class": "a.B"}, "principal.builder.class is a.B: kafkapy can't load Java classes"),
         ({"num.io.threads": "100"}, "num.io.threads=100 must be between half and double of the current value 8"),
         ({"num.io.threads": "3"}, "must be between half and double"),
         ({"num.io.threads": "0"}, "must be at least 1"),
@@ -199,3 +200,41 @@ def test_the_time_of_a_change_is_linear_in_the_length_of_lists() -> None:
     items = [f"{number}:0" for number in range(200_000)]
     changed = changed_topic({key: ",".join(items)}, [Change(key, SUBTRACT, ",".join(items[:0:-1]))])
     assert changed == {key: "0:0"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_refused"),
+    [
+        ({}, {"of the listener": "SCRAM-SHA-256"}, False),
+        ({}, {"sasl.enabled.mechanisms": "SCRAM-SHA-256"}, False),
+        ({}, {"of the listener": "SCRAM-SHA-256", "log.retention.ms": "1000"}, False),
+        ({}, {"of the listener": "SCRAM-SHA-256", "sasl.enabled.mechanisms": "GSSAPI"}, True),
+        ({}, {"of the listener": "SCRAM-SHA-256", "max.connections": "100"}, True),
+        ({"sasl.enabled.mechanisms": "GSSAPI"}, {"of the listener": "SCRAM-SHA-256"}, True),
+        ({"of the listener": "SCRAM-SHA-256"}, {"sasl.enabled.mechanisms": "GSSAPI"}, False),
+        (
+            {"of the listener": "SCRAM-SHA-256"},
+            {"of the listener": "GSSAPI", "sasl.enabled.mechanisms": "GSSAPI"},
+            True,
+        ),
+    ],
+)
+def test_settings_of_an_open_listener_change_alone(
+    before: dict[str, str], after: dict[str, str], is_refused: bool
+) -> None:
+    """As in 2.7.2, which answers each of these changes so."""
+    before, after = (
+        {
+            name.replace("of the listener", "listener.name.in.sasl.enabled.mechanisms"): text
+            for name, text in each.items()
+        }
+        for each in (before, after)
+    )
+    protocols = {"listeners": "IN://:1", "listener.security.protocol.map": "IN:SASL_PLAINTEXT"}
+    config = BrokerConfig.from_properties(protocols | {"inter.broker.listener.name": "IN"})
+    config.update_dynamic(per_broker=before)
+    if not is_refused:
+        check_broker(config, "0", after)
+        return
+    with pytest.raises(InvalidAlterationError, match=r"for existing listener ListenerName\(IN\)"):
+        check_broker(config, "0", after)

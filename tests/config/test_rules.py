@@ -1,9 +1,13 @@
 """Configurations that a broker refuses to start with: contradicting values, and features that do not exist."""
 
+import re
+
 import pytest
 
-from kafkapy.config.broker_config import ACL_AUTHORIZERS, BrokerConfig, check_built
+from kafkapy.config.broker_config import BrokerConfig, check_built
+from kafkapy.config.broker_keys import base_name
 from kafkapy.config.errors import InvalidConfigError
+from kafkapy.config.java_classes import KNOWN_CLASSES
 
 
 @pytest.mark.parametrize(
@@ -75,7 +79,7 @@ def test_consistent_values_are_accepted(properties: dict[str, str]) -> None:
     assert {name: config.originals[name] for name in properties} == properties
 
 
-@pytest.mark.parametrize("name", ACL_AUTHORIZERS)
+@pytest.mark.parametrize("name", KNOWN_CLASSES["authorizer.class.name"])
 def test_the_authorizer_of_apache_kafka_is_accepted(name: str) -> None:
     settings = {"authorizer.class.name": name, "super.users": "User:a", "allow.everyone.if.no.acl.found": "true"}
     config = BrokerConfig.from_properties(settings)
@@ -83,9 +87,29 @@ def test_the_authorizer_of_apache_kafka_is_accepted(name: str) -> None:
     assert config.unknown == ()
 
 
+_KINDS_OF_NAMES = {
+    "principal.builder.class": ("", "listener.name.out."),
+    "ssl.engine.factory.class": ("", "listener.name.out."),
+    "sasl.client.callback.handler.class": ("", "listener.name.out."),
+    "sasl.server.callback.handler.class": ("", "listener.name.out.", "listener.name.out.scram-sha-256."),
+    "sasl.login.class": ("", "listener.name.out.", "listener.name.out.plain."),
+    "sasl.login.callback.handler.class": ("", "listener.name.out.", "listener.name.out.plain."),
+}
+
+
+@pytest.mark.parametrize("name", [prefix + key for key, prefixes in _KINDS_OF_NAMES.items() for prefix in prefixes])
+def test_only_apache_kafkas_own_classes_of_security_are_accepted(name: str) -> None:
+    for own in KNOWN_CLASSES[base_name(name)]:
+        check_built(BrokerConfig.from_properties({name: own}))
+    message = f"{name} is a.B: kafkapy can't load Java classes, it has only {KNOWN_CLASSES[base_name(name)][0]}"
+    with pytest.raises(InvalidConfigError, match=f"^{re.escape(message)}$"):
+        check_built(BrokerConfig.from_properties({name: "a.B"}))
+
+
 @pytest.mark.parametrize(
     ("properties", "message"),
     [
+        ({"security.providers": "a.B"}, "security.providers is set: kafkapy can't load Java classes"),
         ({"zookeeper.ssl.crl.enable": "true"}, "zookeeper.ssl.crl.enable is set: kafkapy reads no revocation lists"),
         (
             {"authorizer.class.name": "a.B"},

@@ -15,6 +15,9 @@ ASSIGNED = {
     "auto": {0: [3, 2], 1: [1, 3], 2: [2, 1]},
 }
 
+AS_RECORDED = {"zookeeper.connect": "127.0.0.1:2181"}
+"""The settings of a cluster on ZooKeeper, whose topics have no ids."""
+
 
 def run(
     scenario: Callable[[Cluster], Awaitable[None]],
@@ -24,7 +27,7 @@ def run(
     settings: Mapping[str, str] | None = None,
 ) -> None:
     async def main() -> None:
-        async with cluster(1, 2, 3, clock=clock, **(settings or {})) as started:
+        async with cluster(1, 2, 3, clock=clock, **AS_RECORDED, **(settings or {})) as started:
             if topics:
                 new = [NewTopic(name, assignments=ASSIGNED[name]) for name in topics]
                 results = await started.controller.node.topic_admin.create_topics(new, 1000)

@@ -1,6 +1,8 @@
 import asyncio
+from uuid import UUID
 
 from kafkapy.metadata.image import BrokerInfo, Endpoint, MetadataCache, MetadataImage, PartitionInfo
+from kafkapy.protocol.message import ZERO_UUID
 from kafkapy.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
@@ -10,7 +12,7 @@ from kafkapy.protocol.messages.update_metadata import (
 )
 from kafkapy.testing.clock import ManualClock
 from kafkapy.turns import finish
-from kafkapy.types import TopicPartition
+from kafkapy.types import LEADER_DURING_DELETE, TopicPartition
 
 
 def _apply(cache: MetadataCache, request: UpdateMetadataRequest) -> list[TopicPartition]:
@@ -32,6 +34,30 @@ def _request(*states: UpdateMetadataPartitionState, brokers: tuple[int, ...] = (
         topic_states=[UpdateMetadataTopicState(topic_name="t", partition_states=list(states))] if states else [],
         live_brokers=[UpdateMetadataBroker(id=broker, endpoints=[endpoint], rack="r") for broker in brokers],
     )
+
+
+def _of_topic(name: str, topic_id: UUID, leader: int = 1) -> UpdateMetadataRequest:
+    topic = UpdateMetadataTopicState(name, topic_id, [_state(0, leader)])
+    return UpdateMetadataRequest(controller_id=1, topic_states=[topic])
+
+
+def test_topic_ids() -> None:
+    cache, first, second = MetadataCache("cluster"), UUID(int=1), UUID(int=2)
+    _apply(cache, _of_topic("t", first))
+    _apply(cache, _of_topic("named", ZERO_UUID))
+    before = cache.image
+    assert (before.topic_id("t"), before.topic_name(first)) == (first, "t")
+    assert (before.topic_id("named"), before.topic_id("unknown")) == (ZERO_UUID, ZERO_UUID)
+    assert before.topic_name(ZERO_UUID) is None
+    _apply(cache, _of_topic("t", ZERO_UUID))  # a controller of an older release gives none
+    assert cache.image.topic_id("t") == first
+    _apply(cache, _of_topic("t", first, LEADER_DURING_DELETE))
+    assert (cache.image.topic_id("t"), cache.image.topic_name(first)) == (ZERO_UUID, None)
+    _apply(cache, _of_topic("t", second))
+    assert (cache.image.topic_name(first), cache.image.topic_name(second)) == (None, "t")
+    _apply(cache, _of_topic("t", first))  # recreated while this broker was not told of it
+    assert cache.image.topic_names == {first: "t"}
+    assert before.topic_names == {first: "t"}
 
 
 def test_partitions_are_added_changed_and_deleted() -> None:

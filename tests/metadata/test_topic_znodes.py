@@ -10,7 +10,10 @@ from kafkapy.metadata.znodes import (
     TopicPartitionsZNode,
     TopicPartitionZNode,
     TopicZNode,
+    base64_id,
     decode_json,
+    id_of,
+    new_topic_id,
 )
 from kafkapy.types import TopicPartition
 
@@ -31,11 +34,33 @@ def test_a_topic_whose_replicas_move() -> None:
     assert topic.encode() == MOVING
 
 
-def test_keys_of_newer_releases_are_kept() -> None:
+def test_a_topic_with_an_id_is_written_as_by_newer_releases() -> None:
     topic = TopicZNode.decode(NEWER)
     assert topic.partitions == {0: ReplicaAssignment((5, 6)), 1: ReplicaAssignment((6, 5))}
     assert not topic.partitions[0].is_reassigning
-    assert decode_json(topic.encode()) == decode_json(NEWER)
+    assert topic.topic_id == id_of("NSf0Q8qQSrm7SeJsalWupg")
+    assert topic.encode() == NEWER
+    grown = topic.with_partitions({2: ReplicaAssignment((5,))})
+    assert list(grown.partitions) == [0, 1, 2]
+    assert grown.topic_id == topic.topic_id
+
+
+def test_keys_of_other_releases_are_kept() -> None:
+    data = b'{"version":9,"partitions":{"0":[1]},"adding_replicas":{},"removing_replicas":{},"more":[1]}'
+    assert decode_json(TopicZNode.decode(data).encode()) == decode_json(data)
+
+
+@pytest.mark.parametrize("text", ["", "NSf0Q8qQSrm7SeJsalWup", "NSf0Q8qQSrm7SeJsalWupgAA", "NSf0Q8qQSrm7SeJsal Wupg"])
+def test_an_id_that_is_none(text: str) -> None:
+    with pytest.raises(ValueError, match=r".*"):
+        TopicZNode.decode(b'{"version":3,"partitions":{},"topic_id":"%s"}' % text.encode())
+
+
+def test_new_ids() -> None:
+    made = {new_topic_id() for _ in range(500)}
+    assert len(made) == 500
+    assert {id_of(base64_id(each.bytes)) for each in made} == made
+    assert not any(base64_id(each.bytes).startswith("-") for each in made)
 
 
 def test_an_old_topic() -> None:

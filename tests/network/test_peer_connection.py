@@ -376,6 +376,39 @@ def test_a_handshake_comes_before_the_first_request_of_each_connection() -> None
     run(scenario())
 
 
+def test_a_handshake_is_made_again_before_it_ends() -> None:
+    made: list[int] = []
+
+    def authenticate(_host: str) -> Handshake:
+        made.append(len(made))
+        response = yield HeartbeatRequest(str(len(made))), 0
+        if response != HeartbeatResponse():
+            raise ProtocolError("the password has changed")
+        return 10_000
+
+    async def serve(served: Served) -> None:
+        for error_code in (ErrorCode.NONE, ErrorCode.NONE, ErrorCode.SASL_AUTHENTICATION_FAILED):
+            await served.answer(HeartbeatResponse(error_code=error_code))
+            await served.answer(ListGroupsResponse())
+        await healthy(served)
+
+    async def scenario() -> None:
+        async with peers(serve, settings=PeerSettings("7", TIMES, authenticate=authenticate)) as found:
+            await found.send(0)
+            found.clock.advance(8_499)
+            assert made == [0]
+            found.clock.advance(1)
+            await found.send(0)
+            assert made == [0, 1]
+            assert found.connections == 1
+            found.clock.advance(8_500)
+            await found.fails(found.send(0), "the handshake failed: the password has changed")
+            await found.works(0)
+            assert found.connections == 2
+
+    run(scenario())
+
+
 def test_a_step_of_a_handshake_that_blocks_does_not_block_the_event_loop() -> None:
     is_released = threading.Event()
 

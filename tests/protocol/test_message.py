@@ -129,4 +129,4 @@ def test_error_codes() -> None:
     assert ErrorCode(3) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.retriable
     assert not ErrorCode.UNSUPPORTED_VERSION.retriable
-    assert len({code.message for code in ErrorCode}) == len(ErrorCode) == 135
+    assert len({code.message for code in ErrorCode}) == len(ErrorCode) == 138

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkapy.config.oauth_keys import TOKEN_URL
 from kafkapy.security.client import client_security
 from kafkapy.security.errors import AuthenticationFailedError, InvalidSecurityError
 from kafkapy.security.mechanisms import MalformedTokenError
 from kafkapy.security.oauth.exchange import OAuthServer, oauth_client, parse_initial
-from kafkapy.security.oauth.login import FILE_HANDLERS, HANDLER, TOKEN_URL, make_login
+from kafkapy.security.oauth.login import FILE_HANDLERS, HANDLER, make_login
 from kafkapy.security.oauth.tokens import TokenRefusedError, ValidToken, parse_object, read_object, time_claim
 from kafkapy.testing.clock import ManualClock
 
@@ -140,9 +141,9 @@ def test_a_token_of_a_file_is_read_for_each_connection(tmp_path: Path) -> None:
         assert login.new_token() == content.strip()
 
 
-@pytest.mark.parametrize("url", ["", "https://issuer.test/", "file://host/x"])
-def test_tokens_are_read_from_files_alone(url: str) -> None:
-    with pytest.raises(InvalidSecurityError, match=f"{TOKEN_URL} is no file URL"):
+@pytest.mark.parametrize("url", ["", "ftp://issuer.test/", "file://host/x"])
+def test_tokens_are_read_from_files_and_servers_alone(url: str) -> None:
+    with pytest.raises(InvalidSecurityError, match=f"{TOKEN_URL} is no https, http or file URL"):
         make_login({HANDLER: FILE_HANDLERS[0], TOKEN_URL: url}, {}, ManualClock())
 
 

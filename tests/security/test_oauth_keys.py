@@ -6,30 +6,19 @@ import logging
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from joserfc.jwk import ECKey
 
-from kafkapy.security.certificates import LOCAL_HOSTS, Authority
+from kafkapy.security.certificates import Authority
 from kafkapy.security.errors import InvalidSecurityError
-from kafkapy.security.oauth.keys import (
-    RETRY_MS,
-    SIZE_LIMIT,
-    UNKNOWN_KEY_MS,
-    IssuerKeys,
-    KeysNotReadError,
-    checked_address,
-    read_address,
-)
+from kafkapy.security.oauth.addresses import SIZE_LIMIT, Address, AddressNotReadError, check_allowed, parse_address
+from kafkapy.security.oauth.keys import RETRY_MS, UNKNOWN_KEY_MS, IssuerKeys
 from kafkapy.testing.clock import ManualClock
+from tests.security.http_server import serving
 from tests.server.harness import run, until
-
-Respond = Callable[[BaseHTTPRequestHandler], None]
 
 
 def key_set(*names: str) -> bytes:
@@ -38,49 +27,12 @@ def key_set(*names: str) -> bytes:
     ).encode()
 
 
-class Server:
-    """An HTTP server on loopback: each path has its status and content."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self.pages: dict[str, tuple[int, bytes]] = {}
-        self.asked: list[str] = []
-        self.may_answer = threading.Event()
-        self.may_answer.set()
+def address_of(url: str, **options: str) -> Address:
+    return parse_address("KEY", url, {name.replace("_", "."): text for name, text in options.items()}, 0)
 
 
-@contextmanager
-def serving(context: ssl.SSLContext | None = None) -> Iterator[Server]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            found.asked.append(self.path)
-            found.may_answer.wait()
-            status, content = found.pages[self.path]
-            self.send_response(status)
-            if status == 302:
-                self.send_header("Location", content.decode())
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the base has this name
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    found = Server(f"http{'s' if context else ''}://127.0.0.1:{server.server_port}")
-    if context is not None:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield found
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-def read(url: str, machine_s: Callable[[], float] = lambda: 0.0) -> bytes:
-    return read_address(checked_address(url, [url]), machine_s)
+def read(url: str, machine_s: Callable[[], float] = lambda: 0.0, **options: str) -> bytes:
+    return address_of(url, **options).read(machine_s)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +47,7 @@ def read(url: str, machine_s: Callable[[], float] = lambda: 0.0) -> bytes:
 def test_an_address_that_is_not_allowed_is_refused(url: str) -> None:
     for allowed in ([], ["https://issuer.test/jwks.json"], ["*"], ["https://issuer.test"]):
         with pytest.raises(InvalidSecurityError, match="CVE-2025-27817") as refused:
-            checked_address(url, allowed)
+            check_allowed("KEY", url, allowed)
         assert "kafkapy.sasl.oauthbearer.allowed.urls" in str(refused.value)
 
 
@@ -106,7 +58,7 @@ def test_an_address_that_is_not_allowed_is_refused(url: str) -> None:
 )  # fmt: skip
 def test_an_address_of_another_form_is_refused(url: str) -> None:
     with pytest.raises(InvalidSecurityError, match="is no https, http or file URL") as refused:
-        checked_address(url, [url])
+        address_of(url)
     assert "secret" not in str(refused.value)
 
 
@@ -139,12 +91,12 @@ def test_what_can_not_be_read_says_why(tmp_path: Path) -> None:
             (f"{server.url}/missing", "status 404"),
             (f"{server.url}/moved", "status 302"),
         ):
-            with pytest.raises(KeysNotReadError, match=problem):
+            with pytest.raises(AddressNotReadError, match=problem):
                 read(url)
         ticks = iter(range(0, 1000, 11))
-        with pytest.raises(KeysNotReadError, match="longer than 10 s"):
+        with pytest.raises(AddressNotReadError, match="longer than 10 s"):
             read(server.url, lambda: next(ticks))
-    with pytest.raises(KeysNotReadError, match="refused"):
+    with pytest.raises(AddressNotReadError, match="refused"):
         read(server.url)
 
 
@@ -156,18 +108,29 @@ def knows(keys: IssuerKeys, name: str) -> bool:
 def test_a_server_has_to_prove_who_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     authority = Authority("authority", time.time_ns() // 1_000_000)
     pair = tmp_path / "server.pem"
-    pair.write_text("".join(authority.issue("localhost", LOCAL_HOSTS)))
+    pair.write_text("".join(authority.issue("issuer", ["127.0.0.1"])))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pair)
     with serving(context) as server:
         server.pages["/"] = 200, b"x"
-        with pytest.raises(KeysNotReadError, match=r"(?i)certificate.verify.failed"):
+        with pytest.raises(AddressNotReadError, match=r"(?i)certificate.verify.failed"):
             read(server.url)
         assert server.asked == []
         trusted = tmp_path / "ca.pem"
         trusted.write_text(authority.certificate)
+        assert read(server.url, ssl_truststore_type="PEM", ssl_truststore_location=str(trusted)) == b"x"
+        with pytest.raises(AddressNotReadError, match=r"(?i)certificate.verify.failed"):  # it is of another host
+            read(server.url.replace("127.0.0.1", "localhost"), ssl_truststore_type="PEM",
+                 ssl_truststore_location=str(trusted), ssl_endpoint_identification_algorithm="")  # fmt: skip
         monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
         assert read(server.url) == b"x"
+
+
+def test_a_trust_store_that_can_not_be_read_is_named() -> None:
+    with pytest.raises(
+        InvalidSecurityError, match=r"login module of OAUTHBEARER: ssl\.truststore\.location: '/x' can't"
+    ):
+        address_of("https://issuer.test/", ssl_truststore_location="/x")
 
 
 def test_a_file_is_read_at_the_start_and_again_when_it_is_time(
@@ -176,7 +139,7 @@ def test_a_file_is_read_at_the_start_and_again_when_it_is_time(
     async def scenario() -> None:
         clock = ManualClock()
         path = tmp_path / "jwks.json"
-        keys = IssuerKeys(checked_address(path.as_uri(), [path.as_uri()]), 60_000, clock)
+        keys = IssuerKeys(address_of(path.as_uri()), 60_000, clock)
         with pytest.raises(InvalidSecurityError, match="can't be read: No such file"):
             keys.start()
         path.write_bytes(key_set("old"))
@@ -214,7 +177,7 @@ def test_a_server_that_is_not_there_is_asked_again(caplog: pytest.LogCaptureFixt
             url = f"{server.url}/keys"
             server.pages["/keys"] = 503, b""
             clock = ManualClock()
-            keys = IssuerKeys(checked_address(url, [url]), 3_600_000, clock)
+            keys = IssuerKeys(address_of(url), 3_600_000, clock)
             keys.start()
             await until(lambda: not keys._is_reading)
             assert "status 503" in caplog.text
@@ -234,7 +197,7 @@ def test_unknown_keys_have_the_set_read_once_a_minute() -> None:
             url = f"{server.url}/keys"
             server.pages["/keys"] = 200, key_set("a")
             clock = ManualClock()
-            keys = IssuerKeys(checked_address(url, [url]), 3_600_000, clock)
+            keys = IssuerKeys(address_of(url), 3_600_000, clock)
             keys.start()
             await until(lambda: knows(keys, "a"))
             server.pages["/keys"] = 200, key_set("a", "b")
@@ -259,7 +222,7 @@ def test_a_read_that_ends_after_the_loop_is_harmless() -> None:
     with serving() as server:
         url = f"{server.url}/keys"
         server.pages["/keys"] = 200, key_set("a")
-        keys = IssuerKeys(checked_address(url, [url]), 1, ManualClock())
+        keys = IssuerKeys(address_of(url), 1, ManualClock())
 
         async def scenario() -> None:
             keys.start()

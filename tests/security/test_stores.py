@@ -14,7 +14,7 @@ from cryptography.x509 import load_pem_x509_certificate
 
 from kafkapy.security.certificates import Authority
 from kafkapy.security.errors import InvalidSecurityError
-from kafkapy.security.stores import JKS_MAGIC, key_store, trusted_certificates
+from kafkapy.security.stores import JKS_MAGIC, TlsKeys, key_store, trusted_certificates
 
 NOW_MS = 1_800_000_000_000
 AUTHORITY = Authority("test authority", NOW_MS)
@@ -34,8 +34,8 @@ def pkcs12_file(tmp_path: Path) -> Path:
 
 
 def test_without_settings_there_is_no_store() -> None:
-    assert key_store({}) is None
-    assert trusted_certificates({"ssl.truststore.location": ""}) is None
+    assert key_store(TlsKeys({})) is None
+    assert trusted_certificates(TlsKeys({"ssl.truststore.location": ""})) is None
 
 
 def test_pem_in_the_configuration() -> None:
@@ -44,8 +44,8 @@ def test_pem_in_the_configuration() -> None:
         "ssl.key.password": "key-password", "ssl.truststore.type": "PEM",
         "ssl.truststore.certificates": AUTHORITY.certificate,
     }  # fmt: skip
-    assert key_store(values) == (ENCRYPTED.encode(), "key-password", CERTIFICATE.encode())
-    assert trusted_certificates(values) == AUTHORITY.certificate
+    assert key_store(TlsKeys(values)) == (ENCRYPTED.encode(), "key-password", CERTIFICATE.encode())
+    assert trusted_certificates(TlsKeys(values)) == AUTHORITY.certificate
 
 
 def test_pem_in_files(tmp_path: Path) -> None:
@@ -56,17 +56,17 @@ def test_pem_in_files(tmp_path: Path) -> None:
         "ssl.keystore.type": "pem", "ssl.keystore.location": f"{both}",
         "ssl.truststore.type": "pem", "ssl.truststore.location": f"{trusted}",
     }  # fmt: skip
-    assert key_store(values) == ((KEY + CERTIFICATE).encode(), "", (KEY + CERTIFICATE).encode())
-    assert trusted_certificates(values) == AUTHORITY.certificate
+    assert key_store(TlsKeys(values)) == ((KEY + CERTIFICATE).encode(), "", (KEY + CERTIFICATE).encode())
+    assert trusted_certificates(TlsKeys(values)) == AUTHORITY.certificate
 
 
 def test_pkcs12_whatever_its_name(pkcs12_file: Path) -> None:
-    store = key_store({"ssl.keystore.location": f"{pkcs12_file}", "ssl.keystore.password": "store-password"})
+    store = key_store(TlsKeys({"ssl.keystore.location": f"{pkcs12_file}", "ssl.keystore.password": "store-password"}))
     assert store is not None
     assert load_pem_private_key(store.key, None).private_numbers() == _PRIVATE.private_numbers()  # type: ignore[union-attr]  # an EC key
     assert store.certificates.decode() == CERTIFICATE + AUTHORITY.certificate
     found = trusted_certificates(
-        {"ssl.truststore.location": f"{pkcs12_file}", "ssl.truststore.password": "store-password"}
+        TlsKeys({"ssl.truststore.location": f"{pkcs12_file}", "ssl.truststore.password": "store-password"})
     )
     assert found is not None
     assert AUTHORITY.certificate in found
@@ -92,7 +92,7 @@ _PEM = {"ssl.keystore.type": "PEM"}
 )  # fmt: skip
 def test_what_can_not_be_used_is_refused(values: dict[str, str], problem: str) -> None:
     with pytest.raises(InvalidSecurityError, match=problem):
-        (key_store if any("keystore" in name for name in values) else trusted_certificates)(values)
+        (key_store if any("keystore" in name for name in values) else trusted_certificates)(TlsKeys(values))
 
 
 @pytest.mark.parametrize("kind", ["keystore", "truststore"])
@@ -108,7 +108,7 @@ def test_files_of_another_format_are_refused(kind: str, tmp_path: Path, pkcs12_f
     ):  # fmt: skip
         values = {f"ssl.{kind}.location": f"{path}", f"ssl.{kind}.password": "another-password"}
         with pytest.raises(InvalidSecurityError, match=problem) as refused:
-            read(values)
+            read(TlsKeys(values))
         assert "another-password" not in str(refused.value)
 
 
@@ -116,7 +116,7 @@ def test_a_pem_file_has_no_store_password(tmp_path: Path) -> None:
     path = tmp_path / "a.pem"
     path.write_text(KEY + CERTIFICATE)
     with pytest.raises(InvalidSecurityError, match=r"ssl\.keystore\.password has no use with PEM"):
-        key_store({**_PEM, "ssl.keystore.location": f"{path}", "ssl.keystore.password": "x"})
+        key_store(TlsKeys({**_PEM, "ssl.keystore.location": f"{path}", "ssl.keystore.password": "x"}))
 
 
 def test_a_store_without_a_key_or_without_certificates_is_refused(tmp_path: Path) -> None:
@@ -126,6 +126,6 @@ def test_a_store_without_a_key_or_without_certificates_is_refused(tmp_path: Path
     only_trusted.write_bytes(pkcs12.serialize_key_and_certificates(None, None, None, [authority], encryption))
     only_key.write_bytes(pkcs12.serialize_key_and_certificates(b"k", _PRIVATE, None, None, encryption))  # type: ignore[arg-type]  # an EC key
     with pytest.raises(InvalidSecurityError, match="has no private key with a certificate"):
-        key_store({"ssl.keystore.location": f"{only_trusted}", "ssl.keystore.password": "x"})
+        key_store(TlsKeys({"ssl.keystore.location": f"{only_trusted}", "ssl.keystore.password": "x"}))
     with pytest.raises(InvalidSecurityError, match="has no certificate"):
-        trusted_certificates({"ssl.truststore.location": f"{only_key}", "ssl.truststore.password": "x"})
+        trusted_certificates(TlsKeys({"ssl.truststore.location": f"{only_key}", "ssl.truststore.password": "x"}))

@@ -8,8 +8,10 @@ import pytest
 from harness.client import Client, batch
 from kafkapy.clock import SystemClock
 from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.config.errors import InvalidConfigError
 from kafkapy.metadata.embedded import EmbeddedStore
 from kafkapy.server.lifecycle.broker import BrokerServer
+from kafkapy.server.lifecycle.listener_security import peer_security
 from tests.controller.harness import cluster
 from tests.server.harness import run, until
 
@@ -59,3 +61,22 @@ def test_the_metadata_have_the_address_of_each_live_broker() -> None:
             assert started.brokers[1].node.address_of(1) == ("127.0.0.1", 19401)
 
     run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "jaas", "problem"),
+    [
+        ("PLAIN", "", "KEY is not set: it has the name and the password or keytab for PLAIN"),
+        ("PLAIN", "X required username=sasl.mechanism;", "KEY has no password, which PLAIN needs"),
+        ("DIGEST", "X required;", "sasl.mechanism.inter.broker.protocol is DIGEST: kafkapy has PLAIN"),
+        ("GSSAPI", "X", "KEY can't be read"),
+    ],
+)
+def test_an_error_of_connections_between_brokers_names_the_brokers_keys(
+    mechanism: str, jaas: str, problem: str
+) -> None:
+    key = f"listener.name.in.{mechanism.lower()}.sasl.jaas.config"
+    config = BrokerConfig.from_properties({"sasl.mechanism.inter.broker.protocol": mechanism, key: jaas})
+    with pytest.raises(InvalidConfigError) as refused:
+        peer_security(config, "IN", "SASL_PLAINTEXT", SystemClock())
+    assert str(refused.value).startswith(f"connections between brokers: {problem.replace('KEY', key)}")

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import random
 import struct
 import time
 from collections.abc import AsyncIterator
@@ -12,18 +13,21 @@ from typing import Any
 import pytest
 
 from harness.client import Client, fetch_request, frame
+from kafkapy.network.peer_connection import PeerSettings, RemoteBrokers
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
-from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kafkapy.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafkapy.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from kafkapy.security.authentication import FRAME_SIZE, TIME_LIMIT_MS
+from kafkapy.security.client import client_security
 from kafkapy.security.scram import ScramCredential, scram_client
 from kafkapy.server.lifecycle.broker import BrokerServer
 from kafkapy.testing.clock import ManualClock
 from tests.server.harness import run, running_broker, session_of, until
 
 JAAS = 'PlainLoginModule required user_alice="alice-secret" user_bob="bob-secret";'
+LOGIN = 'PlainLoginModule required username="alice" password="alice-secret";'
 PLAIN = b"\0alice\0alice-secret"
 
 
@@ -360,5 +364,23 @@ def test_a_broker_does_not_start_with_what_it_can_not_use(keys: dict[str, str], 
                 pass
         assert problem in str(refused.value)
         assert "secret" not in str(refused.value)
+
+    run(scenario())
+
+
+def test_a_broker_keeps_its_connection_to_another_one_beyond_a_session(tmp_path: Path) -> None:
+    clock = ManualClock()
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": LOGIN}
+
+    async def scenario() -> None:
+        async with broker_with_sasl(tmp_path, clock=clock, **{"connections.max.reauth.ms": "10000"}) as broker:  # type: ignore[arg-type]  # a clock
+            settings = PeerSettings("7", authenticate=client_security(login, clock.now_ms()).authenticate)
+            address = ("127.0.0.1", broker.listeners[1].endpoint.port)
+            channel = RemoteBrokers({1: address}.get, clock, settings, random.Random(1))
+            for _ in range(4):
+                answer = await channel.send(1, MetadataRequest([]), 9)
+                assert isinstance(answer, MetadataResponse)
+                clock.advance(9_000)  # after two of them the first session has ended
+            channel.close()
 
     run(scenario())

@@ -5,12 +5,12 @@ import time
 
 import pytest
 
-from harness.jars import VERSIONS
+from harness.jars import CONNECT_VERSIONS
 
 
 @pytest.fixture(
     scope="module",
-    params=[VERSIONS[0], *(pytest.param(each, marks=pytest.mark.long) for each in VERSIONS[1:])],
+    params=[CONNECT_VERSIONS[0], *(pytest.param(each, marks=pytest.mark.long) for each in CONNECT_VERSIONS[1:])],
 )
 def connect_version(request: pytest.FixtureRequest) -> str:
     """Each release whose Kafka Connect and MirrorMaker are tested; the later ones in long runs alone."""

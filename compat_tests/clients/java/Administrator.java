@@ -15,7 +15,7 @@ import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
 
-/** The questions that the Admin client answers, in words that it has known from 2.7 to 4.1. */
+/** The questions that the Admin client answers, in words that it has known from 2.7 to 4.4. */
 final class Administrator {
     private Administrator() {
     }

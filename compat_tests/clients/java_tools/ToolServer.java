@@ -6,11 +6,12 @@ import java.io.OutputStream;
 import java.io.PrintStream;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Base64;
 import java.util.List;
-import org.apache.kafka.common.utils.Exit;
+import java.util.function.Consumer;
 
 /**
  * Runs Kafka's command-line tools one after the other in one JVM, since starting a JVM costs more than most tools do.
@@ -86,6 +87,28 @@ public final class ToolServer {
         }
     }
 
+    /** What Kafka's tools call instead of System.exit; 4.4 has it in another package. */
+    private static Class<?> exit() throws ClassNotFoundException {
+        try {
+            return Class.forName("org.apache.kafka.common.utils.Exit");
+        } catch (ClassNotFoundException moved) {
+            return Class.forName("org.apache.kafka.common.utils.internals.Exit");
+        }
+    }
+
+    /** Hands a procedure, which gets the arguments of each call, to a setter of Exit. */
+    private static void replace(String setter, Consumer<Object[]> procedure) throws Exception {
+        for (Method method : exit().getMethods()) {
+            if (method.getName().equals(setter)) {
+                Class<?>[] type = method.getParameterTypes();
+                method.invoke(null, Proxy.newProxyInstance(type[0].getClassLoader(), type, (proxy, called, given) -> {
+                    procedure.accept(given);
+                    return null;
+                }));
+            }
+        }
+    }
+
     private static String text(String word) {
         return new String(Base64.getDecoder().decode(word), StandardCharsets.UTF_8);
     }
@@ -97,9 +120,9 @@ public final class ToolServer {
         Switch err = new Switch();
         System.setOut(new PrintStream(out, true, StandardCharsets.UTF_8));
         System.setErr(new PrintStream(err, true, StandardCharsets.UTF_8));
-        Exit.setExitProcedure((status, message) -> end(status));
-        Exit.setHaltProcedure((status, message) -> end(status));
-        Exit.setShutdownHookAdder((name, hook) -> HOOKS.add(hook));
+        replace("setExitProcedure", given -> end((Integer) given[0]));
+        replace("setHaltProcedure", given -> end((Integer) given[0]));
+        replace("setShutdownHookAdder", given -> HOOKS.add((Runnable) given[1]));
         for (String line = questions.readLine(); line != null; line = questions.readLine()) {
             String[] words = line.split(" ", -1);
             String[] arguments = new String[words.length - 2];

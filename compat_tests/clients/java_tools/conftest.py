@@ -62,6 +62,11 @@ class BrokerTools:
         text = "".join(f"{value}\n" for value in values)
         self.run("ConsoleProducer", "--topic", topic, "--request-required-acks", "all", text=text)
 
+    def shown(self, **properties: str) -> list[str]:
+        """The options that tell the console consumer what to print, named otherwise in releases from 4.2 on (KIP-1147)."""
+        option = "--formatter-property" if self.version.startswith("4.") else "--property"
+        return [word for name, value in properties.items() for word in (option, f"{name.replace('_', '.')}={value}")]
+
     def consume(self, topic: str, count: int, *arguments: str) -> list[str]:
         """The lines that the console consumer prints."""
         limits = ["--max-messages", f"{count}", "--timeout-ms", "20000"]

@@ -11,8 +11,8 @@ from compat_tests.clients.java_tools.dump import dump
 from compat_tests.clients.java_tools.tools import Tools
 from harness.process import Broker
 
-READERS = ("2.7.2", "4.1.0")
-OFFSETS_READER = "4.1.0"
+READERS = ("2.7.2", "4.4.0")
+OFFSETS_READER = "4.4.0"
 """2.7.2's decoder ends at a member whose assignment isn't a consumer's, on real Kafka's files too, and other tests make
 such members. It reads the groups of real clients in ``test_dump_log``."""
 

@@ -18,7 +18,7 @@ RECORDS = 10
 """The times of the records: one an hour, the last one half an hour ago."""
 
 pytestmark = [
-    pytest.mark.parametrize("tools_version", ["2.7.2", "4.1.0"], indirect=True),
+    pytest.mark.parametrize("tools_version", ["2.7.2", "4.4.0"], indirect=True),
     pytest.mark.scenario("offset resets", client="kafka-tools-{tools_version}"),
 ]
 

@@ -108,7 +108,7 @@ def test_a_group_is_deleted(tools: BrokerTools, group: str) -> None:
     assert re.search("does not exist|GroupIdNotFoundException", said)  # newer brokers tell newer tools so (KIP-1043)
 
 
-@pytest.mark.differs("kafka-4.1.0", cases=["2.7.2"], reason="2.7's formatter does not know the records of its offsets")
+@pytest.mark.differs("kafka-4.4.0", cases=["2.7.2"], reason="2.7's formatter does not know the records of its offsets")
 def test_the_offsets_topic_is_read_with_kafkas_formatter(tools: BrokerTools, group: str) -> None:
     older = tools.version.startswith("2.")
     package = "kafka.coordinator.group.GroupMetadataManager$" if older else "org.apache.kafka.tools.consumer."

@@ -23,7 +23,7 @@ def test_the_console_passes_keys_headers_and_order(tools: BrokerTools, topic_nam
     settings = ["--property", "parse.key=true", "--property", "key.separator=:"]
     text = "".join(f"k{i % 3}:väl {i}\n" for i in range(50))
     tools.run("ConsoleProducer", "--topic", topic_name, *settings, text=text)
-    shown = ["--property", "print.key=true", "--property", "key.separator=:"]
+    shown = tools.shown(print_key="true", key_separator=":")
     assert tools.consume(topic_name, 50, "--from-beginning", *shown) == text.splitlines()
     assert tools.consume(topic_name, 2, "--partition", "0", "--offset", "48", *shown) == text.splitlines()[48:]
 
@@ -31,8 +31,7 @@ def test_the_console_passes_keys_headers_and_order(tools: BrokerTools, topic_nam
 def test_the_console_prints_where_and_when(tools: BrokerTools, topic_name: str) -> None:
     tools.create(topic_name, 1, "--config", "message.timestamp.type=LogAppendTime")
     tools.fill(topic_name, ["one", "two"])
-    names = ("timestamp", "partition", "offset", "headers")
-    shown = [word for name in names for word in ("--property", f"print.{name}=true")]
+    shown = tools.shown(print_timestamp="true", print_partition="true", print_offset="true", print_headers="true")
     lines = tools.consume(topic_name, 2, "--from-beginning", *shown)
     assert all(re.match(r"LogAppendTime:\d{13}\tPartition:0\t", line) for line in lines)
     assert [re.search(r"Offset:(\d)\tNO_HEADERS\t(\w+)$", line) is not None for line in lines] == [True, True]

@@ -20,7 +20,7 @@ from harness.real_kafka import RealKafka
 
 VERSION = "2.7.2"
 RECORDED = (
-    "kafka-python", "confluent-kafka", "aiokafka", "franz-go", "sarama", "kafkajs", "java-2.7.2", "java-4.1.0",
+    "kafka-python", "confluent-kafka", "aiokafka", "franz-go", "sarama", "kafkajs", "java-2.7.2", "java-4.4.0",
 )  # fmt: skip
 START_MS = 1_700_000_000_000
 

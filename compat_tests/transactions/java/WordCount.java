@@ -14,7 +14,8 @@ public final class WordCount {
         settings.put("processing.guarantee", arguments[1]);
         settings.put("application.id", arguments[2]);
         settings.put("commit.interval.ms", "100");
-        settings.put("cache.max.bytes.buffering", "0");
+        settings.put("cache.max.bytes.buffering", "0"); // up to 3.9
+        settings.put("statestore.cache.max.bytes", "0"); // from 3.4 on (KIP-770)
         settings.put("replication.factor", "-1");
         settings.put("auto.offset.reset", "earliest");
         settings.put("state.dir", Files.createTempDirectory("word-count").toString());

@@ -5,7 +5,8 @@ Each request gets an ``Answer``, which is set at once unless other replicas have
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -16,18 +17,22 @@ from kafkapy.coordinator.transaction import decisions
 from kafkapy.coordinator.transaction.marker_sender import MarkerPaths
 from kafkapy.coordinator.transaction.runtime import TransactionRuntime, TransactionSettings
 from kafkapy.coordinator.transaction.shard import TransactionShard
+from kafkapy.coordinator.transaction.states import STATE_NAMES
 from kafkapy.coordinator.transaction.transaction import (
     AddCall,
     EndCall,
     InitializeCall,
     Initialized,
     Transaction,
+    TransactionData,
     Transition,
 )
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.turns import Steps
 
 logger: Final = logging.getLogger(__name__)
+
+MAX_TIMESTAMP: Final = 2**63 - 1
 
 R = TypeVar("R")
 
@@ -109,6 +114,39 @@ class TransactionCoordinator:
         if isinstance(found, int):
             return Answer.of(found)
         return self._write(found, decisions.end(found[1], call, self._clock.now_ms()), int, soon=self._soon)
+
+    def describe(self, transactional_id: str) -> TransactionData | int:
+        """DescribeTransactions: the state of a transactional id, or an error code."""
+        found = self._find(transactional_id)
+        if isinstance(found, int):
+            is_missing = found == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+            return ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if is_missing else found
+        return found[1].data
+
+    def list(
+        self, states: AbstractSet[str], producer_ids: AbstractSet[int], duration_ms: int
+    ) -> Steps[tuple[int, Sequence[Transaction]]]:
+        """ListTransactions: an error code, and the transactional ids that pass all filters.
+
+        An empty filter lets all pass. ``duration_ms`` is how long ago at least a transaction was begun; one of an id
+        that has none was begun before all others, as in Apache Kafka.
+        """
+        if not self._runtime.is_running:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
+        if self._runtime.is_loading():
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, []
+        latest_start_ms = self._clock.now_ms() - duration_ms if duration_ms > 0 else MAX_TIMESTAMP
+        found: list[Transaction] = []
+        for _, piece in self._runtime.transactions():
+            found += [
+                each
+                for each in piece
+                if (not states or STATE_NAMES[each.data.state] in states)
+                and (not producer_ids or each.data.producer_id in producer_ids)
+                and each.data.start_ms < latest_start_ms
+            ]
+            yield
+        return 0, found
 
     def _write(
         self,

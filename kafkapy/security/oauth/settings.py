@@ -62,14 +62,15 @@ def make_validator(settings: OAuthSettings, clock: Clock) -> Validator:
 
 def _signed(settings: OAuthSettings, clock: Clock) -> Validator:
     try:
-        from kafkapy.security.oauth import keys, signed
+        from kafkapy.security.oauth import addresses, keys, signed
     except ImportError:
         raise needs_extra(HANDLER, "joserfc", "oauth") from None
     values = settings.values
     url = values[oauth_keys.JWKS_URL]
     if not url:
         raise InvalidSecurityError(f"{oauth_keys.JWKS_URL} is not set: {HANDLER} needs it")
-    address = keys.checked_address(url, settings.allowed_urls)
+    addresses.check_allowed(oauth_keys.JWKS_URL, url, settings.allowed_urls)
+    address = addresses.parse_address(oauth_keys.JWKS_URL, url, settings.options, clock.now_ms())
     if address.scheme == "http":
         logger.warning("The keys of tokens are read by http: others on the network can put their own in their place")
     rules = signed.SignedRules(

@@ -45,6 +45,7 @@ from kafkapy.protocol.messages.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
 )
+from kafkapy.protocol.messages.list_client_metrics_resources import ListClientMetricsResourcesResponse
 from kafkapy.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -69,6 +70,7 @@ alter_partition = with_code(AlterPartitionResponse)
 controlled_shutdown = with_code(ControlledShutdownResponse)
 stop_replica = with_code(StopReplicaResponse)
 update_metadata = with_code(UpdateMetadataResponse)
+list_config_resources = with_code(ListClientMetricsResourcesResponse)
 
 
 def leader_and_isr(_context: RequestContext, request: LeaderAndIsrRequest) -> Steps[Message]:

@@ -30,6 +30,8 @@ RULES: Final[Mapping[int, Rule]] = {
     ApiKey.SYNC_GROUP: groups.sync_group,
     ApiKey.DESCRIBE_GROUPS: groups.describe_groups,
     ApiKey.LIST_GROUPS: groups.list_groups,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: groups.consumer_group_heartbeat,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: groups.consumer_group_describe,
     ApiKey.SASL_HANDSHAKE: allowed,
     ApiKey.API_VERSIONS: allowed,
     ApiKey.CREATE_TOPICS: topics.create_topics,
@@ -67,4 +69,10 @@ RULES: Final[Mapping[int, Rule]] = {
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: on_cluster(_ALTER, cluster.alter_user_scram_credentials),
     ApiKey.ALTER_PARTITION: on_cluster(_ACTION, cluster.alter_partition),
     ApiKey.UPDATE_FEATURES: on_cluster(_ALTER, cluster.update_features),
+    ApiKey.DESCRIBE_CLUSTER: allowed,  # its handler hides the operations
+    ApiKey.DESCRIBE_PRODUCERS: allowed,  # its handler refuses topics
+    ApiKey.DESCRIBE_TRANSACTIONS: allowed,  # its handler refuses transactional ids and hides topics
+    ApiKey.LIST_TRANSACTIONS: allowed,  # its handler hides transactional ids
+    ApiKey.LIST_CLIENT_METRICS_RESOURCES: on_cluster(AclOperation.DESCRIBE_CONFIGS, cluster.list_config_resources),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: allowed,  # its handler refuses or hides topics
 }

@@ -51,7 +51,7 @@ REGISTRY: Final = {
         ),
         Api(ApiKey.LEADER_AND_ISR, 0, 4, "leader_and_isr", (_CLUSTER_ACTION,), between_brokers=True),
         Api(ApiKey.STOP_REPLICA, 0, 3, "stop_replica", (_CLUSTER_ACTION,), between_brokers=True),
-        Api(ApiKey.UPDATE_METADATA, 0, 6, "update_metadata", (_CLUSTER_ACTION,), between_brokers=True),
+        Api(ApiKey.UPDATE_METADATA, 0, 8, "update_metadata", (_CLUSTER_ACTION,), between_brokers=True),
         Api(ApiKey.CONTROLLED_SHUTDOWN, 0, 3, "controlled_shutdown", (_CLUSTER_ACTION,), between_brokers=True),
         Api(ApiKey.OFFSET_COMMIT, 0, 8, "offset_commit", (_READ_GROUP, _READ_TOPIC), needs_whole_image=True),
         Api(ApiKey.OFFSET_FETCH, 0, 7, "offset_fetch", (_DESCRIBE_GROUP, _DESCRIBE_TOPIC), needs_whole_image=True),
@@ -157,6 +157,26 @@ REGISTRY: Final = {
             needs_whole_image=True,
         ),
         Api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, "consumer_group_describe", (_DESCRIBE_GROUP, _DESCRIBE_TOPIC)),
+        Api(ApiKey.DESCRIBE_CLUSTER, 0, 2, "describe_cluster", (_DESCRIBE_CLUSTER,), needs_whole_image=True),
+        Api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, "describe_producers", (_READ_TOPIC,)),
+        Api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, "describe_transactions", (_DESCRIBE_TRANSACTIONAL_ID, _DESCRIBE_TOPIC)),
+        Api(ApiKey.LIST_TRANSACTIONS, 0, 1, "list_transactions", (_DESCRIBE_TRANSACTIONAL_ID,)),
+        Api(
+            ApiKey.LIST_CLIENT_METRICS_RESOURCES,
+            0,
+            1,
+            "list_config_resources",
+            (_DESCRIBE_CONFIGS_CLUSTER,),
+            needs_whole_image=True,
+        ),
+        Api(
+            ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+            0,
+            0,
+            "describe_topic_partitions",
+            (_DESCRIBE_TOPIC,),
+            needs_whole_image=True,
+        ),
     )
 }
 

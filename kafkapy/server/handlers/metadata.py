@@ -33,6 +33,7 @@ from kafkapy.protocol.messages.metadata import (
 from kafkapy.server.dispatch.encoding import ConstantTemplate, Filled
 from kafkapy.server.dispatch.forms import REPEATED
 from kafkapy.server.handlers.shared.authorized_operations import cluster_operations, topic_operations
+from kafkapy.server.handlers.shared.endpoints import client_address
 from kafkapy.turns import OneByOne, Steps, in_turns
 from kafkapy.types import NO_LEADER
 
@@ -225,12 +226,10 @@ def _response(
 
 
 def _broker(context: "RequestContext", info: BrokerInfo) -> list[MetadataResponseBroker]:
-    endpoint = info.endpoints.get(context.session.listener)
-    if endpoint is None:
+    address = client_address(context, info)
+    if address is None:
         return []
-    host, port = endpoint.host, endpoint.port
-    if info.id == context.services.config.broker_id:
-        host, port = context.own_endpoint()
+    host, port = address
     return [MetadataResponseBroker(node_id=info.id, host=host, port=port, rack=info.rack)]
 
 

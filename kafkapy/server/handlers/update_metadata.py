@@ -1,7 +1,8 @@
-"""UpdateMetadata v0-6, from the controller: in the process, or over the listener of a broker that serves others.
+"""UpdateMetadata v0-8, from the controller: in the process, or over the listener of a broker that serves others.
 
-Done: the brokers that are alive, the leader of each partition. A partition that can't exist (its topic has a name that
-CreateTopics refuses, or its number is negative) is left out, with a line in the log: names become paths of the store.
+Done: the brokers that are alive, the leader of each partition, ids of topics (v7). A partition that can't exist (its
+topic has a name that CreateTopics refuses, or its number is negative) is left out, with a line in the log: names become
+paths of the store.
 Errors: STALE_CONTROLLER_EPOCH 11 (an older controller), STALE_BROKER_EPOCH 77 (meant for an earlier registration).
 """
 

@@ -20,7 +20,7 @@ from kafkapy.config.errors import InvalidConfigError
 from kafkapy.config.keys import is_at_least
 from kafkapy.config.listeners import PLAINTEXT, EndPoint
 from kafkapy.config.log_config import LogConfig
-from kafkapy.config.own_keys import FETCH_SESSION_PARTITIONS, PRODUCER_IDS_MAX
+from kafkapy.config.own_keys import API_RELEASE, FETCH_SESSION_PARTITIONS, PRODUCER_IDS_MAX
 from kafkapy.coordinator.group.coordinator import GroupCoordinator
 from kafkapy.coordinator.runtime import Background
 from kafkapy.coordinator.transaction.coordinator import TransactionCoordinator
@@ -428,8 +428,18 @@ class BrokerServer:
         return writer
 
     def _apis_of(self, listener: str) -> ApiTable:
-        """Return the APIs of a listener; those for other brokers may serve all of them."""
-        return ALL_APIS if self._is_in_cluster and listener in self._broker_listeners else CLIENT_APIS
+        """Return the APIs of a listener: only one for other brokers serves what only brokers send.
+
+        A cluster on ZooKeeper may have brokers of Apache Kafka 2.7, and clients need the same from all its brokers.
+        """
+        for_brokers = self._is_in_cluster and listener in self._broker_listeners
+        apis = ALL_APIS if for_brokers else CLIENT_APIS
+        release = self.config.text(API_RELEASE) or ("" if self.config.embedded_store else "2.7")
+        if not release:
+            return apis
+        from kafkapy.server.dispatch.releases import cut  # only if there is a release
+
+        return cut(apis, release, for_brokers=for_brokers)
 
     @property
     def _broker_listeners(self) -> frozenset[str]:

@@ -16,7 +16,7 @@ from kafkapy.network.errors import RefusedError
 from kafkapy.network.transport import ConnectionTransport, PlaintextTransport, TlsTransport
 from kafkapy.security import plain, scram
 from kafkapy.security.authentication import TIME_LIMIT_MS, SaslSettings
-from kafkapy.security.client import client_security
+from kafkapy.security.client import SaslNames, client_security
 from kafkapy.security.errors import AuthenticationFailedError, InvalidSecurityError, needs_gssapi_extra
 from kafkapy.security.jaas import parse_jaas
 from kafkapy.security.mechanisms import GSSAPI, OAUTHBEARER, PLAIN, Mechanism
@@ -34,6 +34,8 @@ logger: Final = logging.getLogger(__name__)
 _TLS_PROTOCOLS: Final = frozenset({"SSL", "SASL_SSL"})
 _SASL_PROTOCOLS: Final = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
 _CLIENT_AUTH: Final = "ssl.client.auth"
+_PEER_MECHANISM: Final = "sasl.mechanism.inter.broker.protocol"
+_LOGIN_HANDLER: Final = "sasl.login.callback.handler.class"
 _MAX_SESSION: Final = "connections.max.reauth.ms"
 
 
@@ -252,18 +254,15 @@ def _principal_of(rules: PrincipalRules, certificate: bytes) -> str:
 def peer_security(config: BrokerConfig, listener: str, protocol: str, clock: Clock) -> ClientSecurity:
     """Return the security of connections to that listener of other brokers; raises InvalidConfigError."""
     values = listener_values(config, listener) | {"security.protocol": protocol}
-    mechanism = values["sasl.mechanism"] = config.text("sasl.mechanism.inter.broker.protocol")
+    mechanism = values["sasl.mechanism"] = config.text(_PEER_MECHANISM)
+    values |= _mechanism_values(config, listener, mechanism, (_LOGIN_HANDLER, *OAUTH_KEYS))
+    values[OAUTH_ALLOWED_URLS] = format_value(config[OAUTH_ALLOWED_URLS]) or ""
     key = jaas_key(listener, mechanism)
     values["sasl.jaas.config"] = _own_text(config, key) or ""
     try:
-        return client_security(values, clock.now_ms(), clock)
+        return client_security(values, clock.now_ms(), clock, SaslNames(_PEER_MECHANISM, key))
     except InvalidSecurityError as error:
-        problem = (
-            str(error)
-            .replace("sasl.jaas.config", key)
-            .replace("sasl.mechanism ", "sasl.mechanism.inter.broker.protocol ")
-        )
-        raise InvalidConfigError(f"connections between brokers: {problem}") from None
+        raise InvalidConfigError(f"connections between brokers: {error}") from None
 
 
 def jaas_key(listener: str, mechanism: str) -> str:

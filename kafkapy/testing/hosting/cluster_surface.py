@@ -9,6 +9,7 @@ from kafkapy.testing.errors import BrokerStartError
 from kafkapy.testing.hosting.hosted_broker import HostedBroker
 from kafkapy.testing.hosting.hosted_cluster import HostedCluster
 from kafkapy.testing.hosting.security import BrokerSecurity
+from kafkapy.testing.hosting.settings import with_release
 from kafkapy.testing.hosting.surface import HostedSurface
 from kafkapy.testing.loop.lifecycle import Lifecycle
 from kafkapy.testing.loop.thread import LoopThread
@@ -63,6 +64,7 @@ class ClusterSurface(Generic[B]):
         port: int = 0,
         security: str | None = None,
         users: Mapping[str, str] | None = None,
+        act_as: str | None = None,
     ) -> None:
         check_count(brokers)
         self.security: Final = None if security is None else BrokerSecurity(security, users)
@@ -71,7 +73,7 @@ class ClusterSurface(Generic[B]):
             self.security.cluster_settings()  # raises for what a cluster can't have
         ports = [port + at if port else 0 for at in range(brokers)]
         self.brokers: Final[tuple[B, ...]] = tuple(
-            self.kind(settings, port=each, security=self.security)  # type: ignore[misc]  # the class of B
+            self.kind(with_release(settings, act_as), port=each, security=self.security)  # type: ignore[misc]  # the class of B
             for each in ports
         )
         self._hosted = HostedCluster((broker.host for broker in self.brokers), topics, data=data)

@@ -237,7 +237,8 @@ class BrokerSecurity:
 
     def _java_tokens(self, user: str) -> dict[str, str]:
         """Java reads a signed token from a file, from release 3.9 on, and makes an unsecured one itself."""
-        from kafkapy.security.oauth.login import FILE_HANDLERS, HANDLER, TOKEN_URL
+        from kafkapy.config.oauth_keys import TOKEN_URL
+        from kafkapy.security.oauth.login import FILE_HANDLERS, HANDLER
 
         settings = {"sasl.mechanism": OAUTHBEARER}
         module = _LOGIN_MODULES[OAUTHBEARER]

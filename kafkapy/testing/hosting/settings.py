@@ -7,6 +7,7 @@ from kafkapy.config.broker_config import BrokerConfig, check_built
 from kafkapy.config.broker_keys import BROKER_KEYS, broker_key
 from kafkapy.config.errors import InvalidConfigError
 from kafkapy.config.listeners import PLAINTEXT
+from kafkapy.config.own_keys import API_RELEASE
 from kafkapy.testing.errors import BrokerStartError
 from kafkapy.text import nearest
 
@@ -76,6 +77,11 @@ def config_for_test(
     except InvalidConfigError as error:
         raise BrokerStartError(str(error)) from error
     return config
+
+
+def with_release(settings: Mapping[str, object] | None, act_as: str | None) -> dict[str, object]:
+    """Return settings of brokers that serve the APIs of one release of Apache Kafka, unless it is None."""
+    return dict(settings or {}) | ({} if act_as is None else {API_RELEASE: act_as})
 
 
 def texts(settings: Mapping[str, object]) -> dict[str, str]:

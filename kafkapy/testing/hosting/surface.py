@@ -9,6 +9,7 @@ from kafkapy.testing.faults import Faults
 from kafkapy.testing.hosting.helpers import Helpers
 from kafkapy.testing.hosting.hosted_broker import HostedBroker
 from kafkapy.testing.hosting.security import BrokerSecurity
+from kafkapy.testing.hosting.settings import with_release
 from kafkapy.testing.loop.lifecycle import Lifecycle
 from kafkapy.testing.loop.thread import LoopThread
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 class HostedSurface:
     """A broker and its thread, from ``start`` to ``close``."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # one for each kind of choice
         self,
         settings: Mapping[str, object] | None = None,
         *,
@@ -28,9 +29,10 @@ class HostedSurface:
         port: int = 0,
         security: str | BrokerSecurity | None = None,
         users: Mapping[str, str] | None = None,
+        act_as: str | None = None,
     ) -> None:
         self._host = HostedBroker(
-            settings, topics=topics, data=data, port=port,
+            with_release(settings, act_as), topics=topics, data=data, port=port,
             security=BrokerSecurity(security, users) if isinstance(security, str) else security,
         )  # fmt: skip
         self._helpers = Helpers(self._host)

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -31,6 +32,51 @@ def test_a_transactional_id_must_be_kept_by_this_broker() -> None:
     world.resign(SHARD, 1)
     world.lead(TopicPartition("t", 0), 1)
     assert (world.initialize().error_code, world.add(NOBODYS), world.end(NOBODYS)) == (16, 16, 16)
+
+
+def test_a_transactional_id_is_described() -> None:
+    world = TransactionWorld()
+    assert (world.coordinator.describe("x"), world.coordinator.describe("")) == (105, 42)
+    producer = world.producer()
+    world.add(producer, TP)
+    described = world.coordinator.describe("x")
+    assert not isinstance(described, int)
+    assert (described.producer_id, described.partitions) == (producer.producer_id, (TP,))
+    world.resign(SHARD, 1)
+    assert world.coordinator.describe("x") == 16
+
+
+def _listed(world: TransactionWorld, *filters: Any) -> tuple[int, list[str]]:
+    states, producer_ids, duration_ms = filters or ((), (), -1)
+    code, found = finish(world.coordinator.list(frozenset(states), frozenset(producer_ids), duration_ms))
+    return code, [each.transactional_id for each in found]
+
+
+def test_transactional_ids_are_listed_by_state_producer_and_duration() -> None:
+    world = TransactionWorld()
+    producer = world.producer()
+    world.add(producer, TP)
+    assert world.initialize("idle").error_code == 0
+    assert _listed(world) == (0, ["x", "idle"])
+    assert _listed(world, ["Ongoing"], [], -1) == _listed(world, [], [producer.producer_id], -1) == (0, ["x"])
+    assert _listed(world, ["Ongoing"], [5], -1) == (0, [])
+    assert _listed(world, [], [], 1_000) == (0, ["idle"])
+    world.clock.advance(1_001)
+    assert _listed(world, [], [], 1_000) == (0, ["x", "idle"])
+
+
+def test_nothing_is_listed_while_the_coordinator_loads_or_is_stopped() -> None:
+    world = TransactionWorld()
+    world.producer()
+    steps: list[Steps[None]] = []
+    world.run = steps.append
+    world.coordinator.shutdown()
+    assert _listed(world) == (15, [])
+    world.start(1)
+    assert _listed(world) == (14, [])
+    for each in steps:
+        finish(each)
+    assert _listed(world) == (0, ["x"])
 
 
 @pytest.mark.parametrize(("timeout_ms", "code"), [(0, 50), (-1, 50), (1, 0), (900_000, 0), (900_001, 50)])

@@ -24,6 +24,7 @@ from kafkapy.protocol.errors import ErrorCode
 from kafkapy.records.record import Record
 from kafkapy.text import text_size
 from kafkapy.turns import Steps
+from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:
     from kafkapy.coordinator.group.consumer.sessions import Sessions
@@ -115,7 +116,7 @@ class ConsumerGroup(Group):
         """See ``Group``."""
         return self._sessions.start_all(self)
 
-    def kill(self, error_code: int) -> None:
+    def kill(self, error_code: int) -> None:  # noqa: ARG002 - of requests that wait in the group: none does
         """See ``Group``. Requests that wait look for the group again, and get the error from there."""
         self._is_dead = True
         for member in list(self.members.values()):
@@ -264,11 +265,11 @@ class ConsumerGroup(Group):
         if not JOIN_EPOCH < epoch < current.member_epoch:
             return False
         since = {
-            (self._topic_name(topic_id), partition): assigned_epoch
+            TopicPartition(self._topic_name(topic_id) or "", partition): assigned_epoch
             for topic_id, partitions in current.assigned.items()
             for partition, assigned_epoch in partitions.items()
         }
-        return all(since.get(tuple(each), epoch + 1) <= epoch for each in call.offsets)
+        return all(since.get(each, epoch + 1) <= epoch for each in call.offsets)
 
     def transaction_commit_error(self, call: CommitCall) -> int:
         """See ``Group``."""

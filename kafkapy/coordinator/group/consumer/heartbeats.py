@@ -234,8 +234,8 @@ class Change:
             return
         size = "greater" if epoch > current.member_epoch else "smaller"
         message = (
-            f"The consumer group member has a {size} member epoch ({epoch}) than the one known by the group coordinator "
-            f"({current.member_epoch}). The member must abandon all its partitions and rejoin."
+            f"The consumer group member has a {size} member epoch ({epoch}) than the one known by the group "
+            f"coordinator ({current.member_epoch}). The member must abandon all its partitions and rejoin."
         )
         raise HeartbeatRefusedError(ErrorCode.FENCED_MEMBER_EPOCH, message)
 
@@ -297,7 +297,7 @@ class Change:
     def _assign(
         self, changed: Mapping[str, MemberMetadata], topics: Mapping[UUID, TopicMetadata]
     ) -> dict[str, Partitions]:
-        members = {member_id: member.metadata for member_id, member in self._group.members.items()} | changed
+        members = {member_id: member.metadata for member_id, member in self._group.members.items()} | dict(changed)
         ids = {topic.name: topic_id for topic_id, topic in topics.items()}
         subscriptions = {
             member_id: MemberSubscription(

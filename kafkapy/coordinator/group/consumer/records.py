@@ -188,7 +188,7 @@ def decode_current(value: bytes) -> CurrentAssignment:
 
 
 def _assigned(stored: Iterable[TopicPartitions], member_epoch: int) -> dict[UUID, dict[int, int]]:
-    """The partitions with their epochs; brokers before Kafka 4.3 do not write these: the member's epoch stands for them."""
+    """The partitions with their epochs. Older releases do not write these: the member's epoch stands for them."""
     assigned: dict[UUID, dict[int, int]] = {}
     for each in stored:
         epochs = each.assignment_epochs
