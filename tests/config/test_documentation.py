@@ -7,9 +7,9 @@ import pytest
 
 from kafkapy.config.broker_config import REFUSED_KEYS, BrokerConfig, check_built
 from kafkapy.config.broker_keys import DYNAMIC_ONLY_KEYS, KNOWN_KEYS
+from kafkapy.config.consumer_group_keys import CONSUMER_GROUP_KEYS
 from kafkapy.config.documentation import UNUSED, broker_documentation, topic_documentation
 from kafkapy.config.errors import InvalidConfigError
-from kafkapy.config.consumer_group_keys import CONSUMER_GROUP_KEYS
 from kafkapy.config.oauth_keys import OAUTH_KEYS
 from kafkapy.config.own_keys import OWN_BROKER_KEYS, OWN_TOPIC_KEYS
 from kafkapy.config.topic_keys import BROKER_KEY_OF, TOPIC_KEYS

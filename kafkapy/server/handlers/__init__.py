@@ -53,7 +53,7 @@ REGISTRY: Final = {
         Api(ApiKey.STOP_REPLICA, 0, 3, "stop_replica", (_CLUSTER_ACTION,), between_brokers=True),
         Api(ApiKey.UPDATE_METADATA, 0, 8, "update_metadata", (_CLUSTER_ACTION,), between_brokers=True),
         Api(ApiKey.CONTROLLED_SHUTDOWN, 0, 3, "controlled_shutdown", (_CLUSTER_ACTION,), between_brokers=True),
-        Api(ApiKey.OFFSET_COMMIT, 0, 8, "offset_commit", (_READ_GROUP, _READ_TOPIC), needs_whole_image=True),
+        Api(ApiKey.OFFSET_COMMIT, 0, 9, "offset_commit", (_READ_GROUP, _READ_TOPIC), needs_whole_image=True),
         Api(ApiKey.OFFSET_FETCH, 0, 7, "offset_fetch", (_DESCRIBE_GROUP, _DESCRIBE_TOPIC), needs_whole_image=True),
         Api(
             ApiKey.FIND_COORDINATOR,

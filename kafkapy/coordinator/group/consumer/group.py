@@ -80,8 +80,8 @@ class ConsumerGroup(Group):
 
     @property
     def is_empty(self) -> bool:
-        """See ``Group``."""
-        return not self.members and not self._is_dead
+        """See ``Group``. A group whose first member is being appended is not empty."""
+        return not self.members and not self._is_dead and not self._is_writing
 
     @property
     def has_record(self) -> bool:
@@ -202,11 +202,12 @@ class ConsumerGroup(Group):
     def replay_current(self, member_id: str, current: CurrentAssignment) -> None:
         """A member has a current assignment."""
         member = self._member(member_id)
+        former_epoch = member.current.member_epoch
         self._drop_assigned(member)
         member.current = current
         for each in _partitions_of(current):
             self._owners[each] = member_id
-        if current.state is not MemberState.UNREVOKED_PARTITIONS:
+        if current.state is not MemberState.UNREVOKED_PARTITIONS or current.member_epoch != former_epoch:
             member.stop_revocation()
 
     def replay_no_current(self, member_id: str) -> None:
@@ -255,6 +256,8 @@ class ConsumerGroup(Group):
         member = self.members.get(call.member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
+        if not call.has_member_epoch:
+            return ErrorCode.UNSUPPORTED_VERSION
         return 0 if self._may_commit(member, call) else ErrorCode.STALE_MEMBER_EPOCH
 
     def _may_commit(self, member: ConsumerMember, call: CommitCall) -> bool:
@@ -306,7 +309,7 @@ class ConsumerGroup(Group):
         """See ``Group``."""
         if self._is_dead:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        return ErrorCode.NON_EMPTY_GROUP if self.members else 0
+        return 0 if self.is_empty else ErrorCode.NON_EMPTY_GROUP
 
     def delete_offsets_error(self) -> int:
         """See ``Group``."""

@@ -8,6 +8,7 @@ from uuid import UUID
 from kafkapy.clock import Clock
 from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.group.classic.group import ClassicGroup
+from kafkapy.coordinator.group.consumer.assignors import Assignor
 from kafkapy.coordinator.group.consumer.calls import (
     JOIN_EPOCH,
     ConsumerGroupDescription,
@@ -20,8 +21,7 @@ from kafkapy.coordinator.group.consumer.calls import (
 from kafkapy.coordinator.group.consumer.group import ConsumerGroup
 from kafkapy.coordinator.group.consumer.heartbeats import (
     NO_PARTITIONS,
-    Assignor,
-    Change,
+    GroupChange,
     GroupRules,
     HeartbeatRefusedError,
     check,
@@ -134,7 +134,7 @@ class ConsumerGroups(GroupType):
             self._check_convertible(found, call)
             tombstones = [] if found is None else found.tombstones(self._runtime.now_ms())
             group = self.new_group(call.group_id)
-        change = Change(group, self._image, self._rules, self._runtime.now_ms())
+        change = GroupChange(group, self._image, self._rules, self._runtime.now_ms())
         former = None if call.instance_id is None else group.static_member(call.instance_id)
         if call.member_epoch in IS_LEAVING:
             result = change.leave(call)
@@ -229,7 +229,7 @@ class ConsumerGroups(GroupType):
         shard = self._runtime.find(group.group_id)
         if isinstance(shard, int) or group.is_dead or group.members.get(member.member_id) is not member:
             return
-        change = Change(group, self._image, self._rules, self._runtime.now_ms())
+        change = GroupChange(group, self._image, self._rules, self._runtime.now_ms())
         change.remove(member)
 
         def then(error_code: int) -> None:
@@ -268,9 +268,8 @@ class ConsumerGroups(GroupType):
         )
         members: list[ConsumerMemberDescription] = []
         for piece in pieces(list(group.members.values())):
-            if members:
-                yield
             members += [self._describe(group, member) for member in piece]
+            yield
         return described._replace(members=tuple(members))
 
     def _describe(self, group: ConsumerGroup, member: ConsumerMember) -> ConsumerMemberDescription:

@@ -10,10 +10,11 @@ A heartbeat runs through the parts in this order; only what differs from the gro
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from kafkapy.coordinator.group.consumer import records as stored
+from kafkapy.coordinator.group.consumer.assignors import Assignor
 from kafkapy.coordinator.group.consumer.calls import (
     JOIN_EPOCH,
     LEAVE_FOR_A_WHILE_EPOCH,
@@ -29,25 +30,16 @@ from kafkapy.coordinator.group.consumer.members import (
     MemberMetadata,
     MemberState,
 )
-from kafkapy.coordinator.group.consumer.reconciliation import Target, is_subset, reconcile
-from kafkapy.coordinator.group.consumer.subscriptions import Assignment, MemberSubscription, TopicMetadata
+from kafkapy.coordinator.group.consumer.reconciliation import MemberTarget, is_subset, reconcile
+from kafkapy.coordinator.group.consumer.subscriptions import MemberSubscription, TopicMetadata
 from kafkapy.coordinator.group.consumer.topics import TopicImages, existing_topics, metadata_hash
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.records.record import Record
 
 NO_PARTITIONS: Final[Partitions] = {}
+REJOIN: Final = "The member must abandon all its partitions and rejoin."
 NO_METADATA: Final = MemberMetadata()
 """The subscription of a member that leaves."""
-
-
-class Assignor(Protocol):
-    """An algorithm that computes the target assignment."""
-
-    def assign(
-        self, members: Mapping[str, MemberSubscription], topics: Mapping[UUID, TopicMetadata], /
-    ) -> Mapping[str, Assignment]:
-        """The partitions of each member."""
-        ...
 
 
 class HeartbeatRefusedError(Exception):
@@ -71,6 +63,8 @@ def check(call: HeartbeatCall, assignors: Mapping[str, Assignor]) -> None:
         raise _invalid("InstanceId can't be null.")
     elif call.member_epoch < LEAVE_FOR_A_WHILE_EPOCH:
         raise _invalid("MemberEpoch is invalid.")
+    if call.topic_regex:
+        raise _invalid("SubscribedTopicRegex is not supported.")
     if call.server_assignor is not None and call.server_assignor not in assignors:
         message = (
             f"ServerAssignor {call.server_assignor} is not supported. Supported assignors: {', '.join(assignors)}."
@@ -106,7 +100,7 @@ class GroupRules(NamedTuple):
     """By name; the first one is used if no member prefers another."""
 
 
-class Change:
+class GroupChange:
     """The records of one decision on a group. The group itself changes when they are replayed."""
 
     def __init__(self, group: ConsumerGroup, image: TopicImages, rules: GroupRules, now_ms: int) -> None:
@@ -227,6 +221,9 @@ class Change:
     def _check_epoch(self, member: ConsumerMember, call: HeartbeatCall) -> None:
         """Refuse an epoch that is not the member's, unless the response with its present one was lost."""
         current, epoch = member.current, call.member_epoch
+        if current.state is MemberState.UNKNOWN and (call.owned is None or call.owned):
+            message = f"The consumer group member is in a unknown state. {REJOIN}"
+            raise HeartbeatRefusedError(ErrorCode.FENCED_MEMBER_EPOCH, message)
         if epoch == current.member_epoch:
             return
         is_repeated = epoch == current.previous_epoch and is_subset(call.owned, current.assigned)
@@ -235,7 +232,7 @@ class Change:
         size = "greater" if epoch > current.member_epoch else "smaller"
         message = (
             f"The consumer group member has a {size} member epoch ({epoch}) than the one known by the group "
-            f"coordinator ({current.member_epoch}). The member must abandon all its partitions and rejoin."
+            f"coordinator ({current.member_epoch}). {REJOIN}"
         )
         raise HeartbeatRefusedError(ErrorCode.FENCED_MEMBER_EPOCH, message)
 
@@ -277,7 +274,7 @@ class Change:
         topics: Mapping[UUID, TopicMetadata] | None,
         *,
         is_urgent: bool,
-    ) -> Target:
+    ) -> MemberTarget:
         """The target assignment of the member: the group's, or a new one if the group epoch has none yet.
 
         Joins that follow each other share one: it is computed once in an interval, unless a member has changed its
@@ -286,13 +283,13 @@ class Change:
         group = self._group
         is_due = self._now_ms - group.assigned_ms >= self._rules.assignment_interval_ms
         if epoch == group.assignment_epoch or not (is_due or is_urgent):
-            return Target(group.assignment_epoch, group.targets.get(member_id, NO_PARTITIONS))
+            return MemberTarget(group.assignment_epoch, group.targets.get(member_id, NO_PARTITIONS))
         targets = self._assign({member_id: metadata}, self._topics({member_id: metadata}) if topics is None else topics)
         for each, partitions in targets.items():
             if partitions != group.targets.get(each):
                 self.records.append(stored.target_record(group.group_id, each, partitions, self._now_ms))
         self.records.append(stored.assignment_epoch_record(group.group_id, epoch, self._now_ms, self._now_ms))
-        return Target(epoch, targets[member_id])
+        return MemberTarget(epoch, targets[member_id])
 
     def _assign(
         self, changed: Mapping[str, MemberMetadata], topics: Mapping[UUID, TopicMetadata]
@@ -309,7 +306,8 @@ class Change:
             for member_id, metadata in members.items()
         }
         assignor = self._rules.assignors[preferred_assignor(members.values(), self._rules.assignors)]
-        assigned = assignor.assign(subscriptions, topics)
+        is_homogeneous = len({metadata.topic_names for metadata in members.values()}) == 1
+        assigned = assignor.assign(subscriptions, topics, is_homogeneous=is_homogeneous)
         return {
             member_id: {topic_id: frozenset(each) for topic_id, each in assigned.get(member_id, {}).items() if each}
             for member_id in members

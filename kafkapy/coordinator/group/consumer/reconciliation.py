@@ -21,7 +21,7 @@ IsFree = Callable[[UUID, int], bool]
 """Whether no other member owns a partition of a topic."""
 
 
-class Target(NamedTuple):
+class MemberTarget(NamedTuple):
     """The target assignment of a member, and its epoch."""
 
     epoch: int
@@ -29,7 +29,7 @@ class Target(NamedTuple):
 
 
 def reconcile(
-    current: CurrentAssignment, target: Target, owned: Partitions | None, is_free: IsFree
+    current: CurrentAssignment, target: MemberTarget, owned: Partitions | None, is_free: IsFree
 ) -> CurrentAssignment:
     """One step of the member; ``owned`` is what it said to own, None if it did not say."""
     state = current.state
@@ -42,7 +42,9 @@ def reconcile(
     return _next(current, target, owned, is_free)
 
 
-def _next(current: CurrentAssignment, target: Target, owned: Partitions | None, is_free: IsFree) -> CurrentAssignment:
+def _next(
+    current: CurrentAssignment, target: MemberTarget, owned: Partitions | None, is_free: IsFree
+) -> CurrentAssignment:
     kept, lost = _split(current.assigned, target.partitions)
     if lost and _owns(owned, lost):
         return current._replace(state=MemberState.UNREVOKED_PARTITIONS, assigned=kept, revoking=lost)

@@ -47,9 +47,7 @@ class Sessions:
         current = member.current
         if current.state is MemberState.UNREVOKED_PARTITIONS and member.revocation_timer is None:
             timeout_ms = max(member.metadata.rebalance_timeout_ms, 0)
-            member.revocation_timer = self._clock.call_later(
-                timeout_ms, self._revocation_timer_fired, group, member, current.member_epoch
-            )
+            member.revocation_timer = self._clock.call_later(timeout_ms, self._revocation_timer_fired, group, member)
 
     def _session_timer_fired(self, group: "ConsumerGroup", member: ConsumerMember) -> None:
         member.session_timer = None
@@ -59,10 +57,6 @@ class Sessions:
         else:
             self._fence(group, member)
 
-    def _revocation_timer_fired(self, group: "ConsumerGroup", member: ConsumerMember, member_epoch: int) -> None:
+    def _revocation_timer_fired(self, group: "ConsumerGroup", member: ConsumerMember) -> None:
         member.revocation_timer = None
-        current = member.current
-        if current.state is MemberState.UNREVOKED_PARTITIONS and current.member_epoch == member_epoch:
-            self._fence(group, member)
-        else:
-            self.follow(group, member)
+        self._fence(group, member)
