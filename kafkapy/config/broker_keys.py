@@ -6,6 +6,7 @@ reading, and a test compares. kafkapy's own defaults are in ``broker_config.py``
 
 from typing import Final
 
+from kafkapy.config.consumer_group_keys import CONSUMER_GROUP_KEYS
 from kafkapy.config.keys import AtLeast, ConfigKey, ConfigType, Dynamic, Importance, OneOf, Release
 from kafkapy.config.oauth_keys import OAUTH_KEYS
 from kafkapy.config.own_keys import OWN_BROKER_KEYS
@@ -263,7 +264,7 @@ _THROTTLE_KEYS: Final = (
 BROKER_KEYS: Final[dict[str, ConfigKey]] = {key.name: key for key in _STATIC_KEYS}
 """Every key that ``server.properties`` may hold."""
 
-KNOWN_KEYS: Final[dict[str, ConfigKey]] = BROKER_KEYS | OAUTH_KEYS | OWN_BROKER_KEYS
+KNOWN_KEYS: Final[dict[str, ConfigKey]] = BROKER_KEYS | OAUTH_KEYS | CONSUMER_GROUP_KEYS | OWN_BROKER_KEYS
 """The keys of Apache Kafka 2.7, those of later releases, and those that only kafkapy has."""
 
 DYNAMIC_ONLY_KEYS: Final[dict[str, ConfigKey]] = {key.name: key for key in _THROTTLE_KEYS}

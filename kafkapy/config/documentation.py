@@ -8,6 +8,7 @@ from typing import Final
 
 from kafkapy.config.broker_config import REFUSED_KEYS
 from kafkapy.config.broker_keys import base_name
+from kafkapy.config.consumer_group_keys import CONSUMER_GROUP_DOCUMENTATION
 from kafkapy.config.java_classes import KNOWN_CLASSES
 from kafkapy.config.oauth_keys import OAUTH_DOCUMENTATION
 from kafkapy.config.own_keys import OWN_DOCUMENTATION
@@ -19,6 +20,7 @@ _ONLY_KAFKAS: Final = "kafkapy has only Apache Kafka's own, and refuses others."
 _BROKER: Final[dict[str, str]] = {
     **OWN_DOCUMENTATION,
     **OAUTH_DOCUMENTATION,
+    **CONSUMER_GROUP_DOCUMENTATION,
     # ZooKeeper
     "zookeeper.connect": "Addresses of the ZooKeeper servers that keep the cluster's metadata, as host:port separated by commas, with an optional path at the end. Without it kafkapy keeps the metadata in its own data directory.",
     "zookeeper.session.timeout.ms": "How long ZooKeeper keeps the broker registered after the broker's last message, in milliseconds.",

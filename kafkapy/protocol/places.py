@@ -243,6 +243,9 @@ PLACES: Final[dict[int, tuple[Place, ...]]] = {
             Role.PARTITION, "partition_indexes", "", "partitions", "PartitionResponse", "partition_index", "error_code"
         ),
     ),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (
+        Place(Role.GROUP, "group_ids", "", "groups", "DescribedGroup", "group_id", "error_code"),
+    ),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (
         Place(Role.TOPIC, "topics", "name", "topics", "DescribeTopicPartitionsResponseTopic", "name", "error_code"),
     ),
@@ -260,6 +263,7 @@ WITH_GROUP_ID: Final = frozenset(
         ApiKey.ADD_OFFSETS_TO_TXN,
         ApiKey.TXN_OFFSET_COMMIT,
         ApiKey.OFFSET_DELETE,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
     }
 )
 """APIs whose requests have a ``group_id``."""
@@ -271,6 +275,7 @@ WITH_MEMBER_ID: Final = frozenset(
         ApiKey.LEAVE_GROUP,
         ApiKey.SYNC_GROUP,
         ApiKey.TXN_OFFSET_COMMIT,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
     }
 )
 """APIs whose requests have a ``member_id``: that of the member that sends them."""

@@ -7,6 +7,7 @@ import pytest
 
 from kafkapy.config.broker_config import REFUSED_KEYS, BrokerConfig, check_built
 from kafkapy.config.broker_keys import DYNAMIC_ONLY_KEYS, KNOWN_KEYS
+from kafkapy.config.consumer_group_keys import CONSUMER_GROUP_KEYS
 from kafkapy.config.documentation import UNUSED, broker_documentation, topic_documentation
 from kafkapy.config.errors import InvalidConfigError
 from kafkapy.config.oauth_keys import OAUTH_KEYS
@@ -35,7 +36,8 @@ def _texts() -> list[str]:
 
 def test_every_key_has_its_own_text() -> None:
     texts = _texts()
-    assert len(texts) == 216 + 3 + 26 + len(OAUTH_KEYS) + len(OWN_BROKER_KEYS) + len(OWN_TOPIC_KEYS)
+    newer = len(OAUTH_KEYS) + len(CONSUMER_GROUP_KEYS)
+    assert len(texts) == 216 + 3 + 26 + newer + len(OWN_BROKER_KEYS) + len(OWN_TOPIC_KEYS)
     assert len(set(texts)) == len(texts)
 
 

@@ -40,6 +40,11 @@ CONFIG: dict[str, Any] = {
     "offsets.commit.required.acks": -1,
     "inter.broker.protocol.version": "2.7-IV2",
     "kafkapy.group.metadata.max.bytes": 104_857_600,
+    "group.consumer.session.timeout.ms": 45_000,
+    "group.consumer.heartbeat.interval.ms": 5_000,
+    "group.consumer.assignment.interval.ms": 0,
+    "group.consumer.max.size": 2**31 - 1,
+    "group.consumer.assignors": ("uniform", "range"),
 }
 TP = TopicPartition("t", 0)
 TIMEOUTS_MS = (5_000, 30_000)

@@ -14,10 +14,12 @@ class CommitCall(NamedTuple):
     generation_id: int
     offsets: dict[TopicPartition, CommittedOffset]
     instance_id: str | None = None
+    has_member_epoch: bool = False
+    """Whether the client may be a member of a consumer group, whose generation is its member epoch (KIP-848)."""
 
 
 commit_call_of = maker(CommitCall)
-"""Make a ``CommitCall`` from a tuple of all five fields."""
+"""Make a ``CommitCall`` from a tuple of all six fields."""
 
 
 class Producer(NamedTuple):

@@ -11,9 +11,12 @@ from kafkapy.clock import Clock
 from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.group.calls import COMMITTER, DEAD, CommitCall, GroupDescription, GroupListing, Producer
 from kafkapy.coordinator.group.classic.groups import ClassicGroups
+from kafkapy.coordinator.group.consumer.assignors import RangeAssignor, UniformAssignor
+from kafkapy.coordinator.group.consumer.groups import ConsumerGroups
+from kafkapy.coordinator.group.group import GroupType
 from kafkapy.coordinator.group.offset_requests import OffsetRequests
 from kafkapy.coordinator.group.offsets import FetchedOffset
-from kafkapy.coordinator.group.records import GroupKey, OffsetKey
+from kafkapy.coordinator.group.records import CONSUMER_KEYS, GroupKey, OffsetKey, RecordKey
 from kafkapy.coordinator.group.removal import OffsetRemover
 from kafkapy.coordinator.group.runtime import GroupRuntime
 from kafkapy.coordinator.group.settings import GroupSettings
@@ -41,7 +44,11 @@ class GroupCoordinator:
         self._runtime = GroupRuntime(self.settings, clock, replica_manager, metadata, background)
         self.classic: Final = ClassicGroups(self._runtime, clock, background)
         """The requests of members of classic groups."""
-        self._runtime.types.update({OffsetKey: self.classic, GroupKey: self.classic})
+        assignors = {each.name: each for each in (UniformAssignor(), RangeAssignor())}
+        self.consumer: Final = ConsumerGroups(self._runtime, clock, metadata, background, assignors)
+        """The requests of members of consumer groups."""
+        types: dict[type[RecordKey], GroupType] = {OffsetKey: self.classic, GroupKey: self.classic}
+        self._runtime.types.update(types | dict.fromkeys(CONSUMER_KEYS, self.consumer))
         self._remover = OffsetRemover(self._runtime, clock)
         self._offsets = OffsetRequests(self._runtime)
         self.commit_offsets: Final = self._offsets.commit

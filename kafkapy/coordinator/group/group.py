@@ -1,7 +1,7 @@
 """The interface of the group protocols: the state and methods that all types of groups share.
 
-Types differ in how the members share partitions. ``classic/`` is the only type so far: the protocol of JoinGroup and
-SyncGroup. A further type, with its own requests and records, is a package beside it:
+Types differ in how the members share partitions. ``classic/`` is the protocol of JoinGroup and SyncGroup, ``consumer/``
+that of ConsumerGroupHeartbeat. A further type, with its own requests and records, is a package beside it:
 
     its ``Group``       the decisions on offsets and deletion, the lines of ListGroups and DescribeGroups
     its ``GroupType``   makes the groups and replays the records about them; it has its requests as methods, and is
@@ -46,6 +46,10 @@ class Group(ABC):
         """Release the group id's bytes from the budget; the group is removed."""
         self.budget.used_bytes -= self._name_size
         self._name_size = 0
+
+    def take_offsets(self, group: "Group") -> None:
+        """Keep the offsets of a group of another type, which this one replaces."""
+        self.offsets = group.offsets
 
     # State
 

@@ -65,7 +65,8 @@ class OffsetRequests:
         group = shard.groups.get(call.group_id)
         if group is None:
             if call.generation_id >= 0:
-                return Answer.of(dict.fromkeys(call.offsets, ErrorCode.ILLEGAL_GENERATION))
+                unknown = ErrorCode.GROUP_ID_NOT_FOUND if call.has_member_epoch else ErrorCode.ILLEGAL_GENERATION
+                return Answer.of(dict.fromkeys(call.offsets, unknown))
             group = shard.get_or_create(call.group_id)
         error_code = group.commit_error(call)
         if error_code:

@@ -4,7 +4,8 @@ Every key starts with an int16 version that tells its kind, every value with the
 Kafka 2.7 are written:
 
     key 1   offset of a group's partition   value 3, or 1 if the client named a retention time
-    key 2   metadata of a group             value 3
+    key 2   metadata of a classic group     value 3
+    key 3–8 consumer groups (KIP-848)       ``consumer/records.py``
     value null                              tombstone: expired or deleted
 
 With an older ``inter.broker.protocol.version`` the values have the layout of that release (``settings``). Key 0 is an
@@ -18,6 +19,13 @@ from typing import Final, NamedTuple
 
 from kafkapy.coordinator.group.calls import Producer
 from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset
+from kafkapy.protocol.messages.stored.consumer_group import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+)
 from kafkapy.protocol.messages.stored.group_metadata import GroupMetadataKey
 from kafkapy.protocol.messages.stored.offset_commit import OffsetCommitKey, OffsetCommitValue
 from kafkapy.protocol.primitives import Message, Reader, Writer
@@ -58,7 +66,48 @@ class GroupKey(NamedTuple):
     group_id: str
 
 
-RecordKey = OffsetKey | GroupKey
+class ConsumerGroupKey(NamedTuple):
+    """The key of a consumer group's epoch (KIP-848)."""
+
+    group_id: str
+
+
+class ConsumerAssignmentEpochKey(NamedTuple):
+    """The key of the epoch of a consumer group's target assignment."""
+
+    group_id: str
+
+
+class ConsumerMemberKey(NamedTuple):
+    """The key of the subscription of a consumer group's member."""
+
+    group_id: str
+    member_id: str
+
+
+class ConsumerTargetKey(NamedTuple):
+    """The key of the target assignment of a consumer group's member."""
+
+    group_id: str
+    member_id: str
+
+
+class ConsumerCurrentKey(NamedTuple):
+    """The key of the current assignment of a consumer group's member."""
+
+    group_id: str
+    member_id: str
+
+
+ConsumerKey = ConsumerGroupKey | ConsumerAssignmentEpochKey | ConsumerMemberKey | ConsumerTargetKey | ConsumerCurrentKey
+CONSUMER_KEYS: Final[tuple[type[ConsumerKey], ...]] = (
+    ConsumerGroupKey,
+    ConsumerMemberKey,
+    ConsumerAssignmentEpochKey,
+    ConsumerTargetKey,
+    ConsumerCurrentKey,
+)
+RecordKey = OffsetKey | GroupKey | ConsumerKey
 
 
 def encode_versioned(message: Message, version: int) -> bytes:
@@ -95,9 +144,24 @@ def _read_group_key(reader: Reader, version: int) -> GroupKey:
     return GroupKey(GroupMetadataKey.read(reader, version).group)
 
 
+def _consumer_key(stored: type[Message], key: Callable[..., RecordKey]) -> Callable[[Reader, int], RecordKey]:
+    """A function that reads a key whose fields are those of ``key``, in this order."""
+
+    def read(reader: Reader, version: int) -> RecordKey:
+        message = stored.read(reader, version)
+        return key(*(getattr(message, name) for name in message.__slots__ if name != "unknown_tagged_fields"))
+
+    return read
+
+
 KEYS: Final[Mapping[int, Callable[[Reader, int], RecordKey]]] = {
     **dict.fromkeys(OFFSET_KEY_VERSIONS, _read_offset_key),
     GROUP_KEY_VERSION: _read_group_key,
+    3: _consumer_key(ConsumerGroupMetadataKey, ConsumerGroupKey),
+    5: _consumer_key(ConsumerGroupMemberMetadataKey, ConsumerMemberKey),
+    6: _consumer_key(ConsumerGroupTargetAssignmentMetadataKey, ConsumerAssignmentEpochKey),
+    7: _consumer_key(ConsumerGroupTargetAssignmentMemberKey, ConsumerTargetKey),
+    8: _consumer_key(ConsumerGroupCurrentMemberAssignmentKey, ConsumerCurrentKey),
 }
 """The kinds of records: the version of a key → the function that reads the key."""
 

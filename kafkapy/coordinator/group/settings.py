@@ -1,9 +1,10 @@
 """The configuration keys of groups and their offsets, read once."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
+from kafkapy.config.consumer_group_keys import ASSIGNORS
 from kafkapy.config.keys import is_at_least
 from kafkapy.config.own_keys import GROUP_METADATA_MAX_BYTES
 from kafkapy.coordinator.group.metadata_budget import DEFAULT_MAX_BYTES
@@ -22,6 +23,29 @@ default of ``max.message.bytes`` anyway.
 """
 STATIC_MEMBERS_RELEASE: Final = "2.3-IV0"
 """Below this inter-broker protocol, brokers may not know group instance ids, which are refused then (KIP-345)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ConsumerGroupSettings:
+    """The keys of consumer groups (KIP-848), with Kafka 4.4's defaults; units as in the names."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    assignment_interval_ms: int = 1_000
+    max_size: int = LARGEST_GROUP
+    assignors: tuple[str, ...] = ASSIGNORS
+
+    @classmethod
+    def from_config(cls, config: Config | Mapping[str, Any]) -> "ConsumerGroupSettings":
+        """Read the keys from the broker's configuration."""
+        max_size = config["group.consumer.max.size"]
+        return cls(
+            session_timeout_ms=config["group.consumer.session.timeout.ms"],
+            heartbeat_interval_ms=config["group.consumer.heartbeat.interval.ms"],
+            assignment_interval_ms=config["group.consumer.assignment.interval.ms"],
+            max_size=LARGEST_GROUP if max_size == UNLIMITED else max_size,
+            assignors=config["group.consumer.assignors"] or ASSIGNORS,
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,6 +68,7 @@ class GroupSettings:
     group_value_version: int = 3
     allows_static_members: bool = True
     metadata_max_bytes: int = DEFAULT_MAX_BYTES
+    consumer: ConsumerGroupSettings = field(default_factory=ConsumerGroupSettings)
 
     @classmethod
     def from_config(cls, config: Config | Mapping[str, Any]) -> "GroupSettings":
@@ -66,6 +91,7 @@ class GroupSettings:
             group_value_version=_newest(GROUP_VALUE_RELEASES, protocol),
             allows_static_members=is_at_least(protocol, STATIC_MEMBERS_RELEASE),
             metadata_max_bytes=config[GROUP_METADATA_MAX_BYTES],
+            consumer=ConsumerGroupSettings.from_config(config),
         )
 
     def topic_settings(self) -> TopicSettings:

@@ -75,6 +75,18 @@ class GroupShard(Shard):
         """Remove a group that was deleted."""
         del self.groups[group.group_id]
 
+    def forget(self, group: Group) -> None:
+        """The records of a group were deleted: only its offsets remain, in a group of the default type."""
+        self.put(self._types[OffsetKey].new_group(group.group_id))
+        group.release_name()
+
+    def put(self, group: Group) -> None:
+        """Keep a group, in place of one of another type, whose offsets it takes."""
+        former = self.groups.get(group.group_id)
+        if former is not None:
+            group.take_offsets(former)
+        self.groups[group.group_id] = group
+
     def finish_loading(self) -> Steps[None]:
         """The whole log was replayed: drop deleted groups, start the sessions of the others, then serve."""
         self.is_read = True

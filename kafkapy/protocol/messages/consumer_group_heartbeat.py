@@ -72,7 +72,7 @@ class ConsumerGroupHeartbeatRequest(Message):
         self,
         group_id: str = "",  # consumer group
         member_id: str = "",  # id that the coordinator gave to the member; empty: none yet
-        member_epoch: int = 0,  # epoch of the member; 0: join, -1: leave, -2: leave for a while
+        member_epoch: int = 0,  # epoch of the member; 0: joins, -1: leaves, -2: leaves for a while
         instance_id: str | None = None,  # group instance id of a static member; null: none
         rack_id: str | None = None,  # rack of the member; null: none, or unchanged
         rebalance_timeout_ms: int = -1,  # time to revoke partitions (ms); -1: unchanged

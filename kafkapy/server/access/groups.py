@@ -6,6 +6,17 @@ from kafkapy import kafka_texts
 from kafkapy.protocol.constants import GROUP_KEY, TRANSACTIONAL_ID_KEY, AclOperation
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.message import Message
+from kafkapy.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from kafkapy.protocol.messages.consumer_group_describe import (
+    DescribedGroup as DescribedConsumerGroup,
+)
+from kafkapy.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from kafkapy.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from kafkapy.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from kafkapy.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -40,6 +51,7 @@ from kafkapy.server.access.rules import (
     NO_GROUP,
     NO_TOPIC,
     NO_TRANSACTION,
+    TOPIC,
     TRANSACTIONAL_ID,
     may_on_only_topic,
     may_on_topics,
@@ -312,3 +324,49 @@ def delete_groups(rights: Rights, _context: RequestContext, request: DeleteGroup
         return response
 
     return Partial(with_fields(request, groups_names=kept), merge)
+
+
+# Consumer groups (KIP-848)
+
+_HIDDEN_TOPICS: Final = "The group has described topic(s) that the client is not authorized to describe."
+
+
+def consumer_group_heartbeat(
+    rights: Rights, _context: RequestContext, request: ConsumerGroupHeartbeatRequest
+) -> Steps[Verdict]:
+    """Read on the group, and Describe on all topics of the subscription, if the request names it."""
+    if not _may_read(rights, request.group_id):
+        return ConsumerGroupHeartbeatResponse(error_code=NO_GROUP)
+    _, denied = yield from split(
+        request.subscribed_topic_names or (),
+        str,
+        lambda topic: rights.may(AclOperation.DESCRIBE, TOPIC, topic),
+    )
+    return ConsumerGroupHeartbeatResponse(error_code=NO_TOPIC) if denied else None
+
+
+def consumer_group_describe(
+    rights: Rights, _context: RequestContext, request: ConsumerGroupDescribeRequest
+) -> Steps[Verdict]:
+    """Describe on each group, and on the topics that its members have or will have."""
+    kept, denied = yield from split(
+        request.group_ids, str, lambda group_id: rights.may(AclOperation.DESCRIBE, GROUP, group_id)
+    )
+
+    def merge(response: ConsumerGroupDescribeResponse) -> Steps[Response]:
+        groups = [DescribedConsumerGroup(NO_GROUP, group_id=group_id) for group_id in denied]
+        for group in response.groups:
+            is_visible = all(rights.may(AclOperation.DESCRIBE, TOPIC, topic) for topic in _topics_of(group))
+            if is_visible and request.include_authorized_operations and not group.error_code:
+                group.authorized_operations = rights.operations(GROUP, group.group_id)
+            hidden = DescribedConsumerGroup(NO_TOPIC, _HIDDEN_TOPICS, group.group_id)
+            groups.append(group if is_visible else hidden)
+            yield
+        return ConsumerGroupDescribeResponse(groups=groups)
+
+    return Partial(with_fields(request, group_ids=kept), merge)
+
+
+def _topics_of(group: DescribedConsumerGroup) -> set[str]:
+    assignments = [each for member in group.members for each in (member.assignment, member.target_assignment)]
+    return {topic.topic_name for assignment in assignments for topic in assignment.topic_partitions}

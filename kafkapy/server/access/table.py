@@ -30,6 +30,8 @@ RULES: Final[Mapping[int, Rule]] = {
     ApiKey.SYNC_GROUP: groups.sync_group,
     ApiKey.DESCRIBE_GROUPS: groups.describe_groups,
     ApiKey.LIST_GROUPS: groups.list_groups,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: groups.consumer_group_heartbeat,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: groups.consumer_group_describe,
     ApiKey.SASL_HANDSHAKE: allowed,
     ApiKey.API_VERSIONS: allowed,
     ApiKey.CREATE_TOPICS: topics.create_topics,

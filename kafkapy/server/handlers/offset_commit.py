@@ -1,11 +1,13 @@
 """OffsetCommit: stores a group's committed offsets.
 
-Versions 0-8. Answered after ``offsets.commit.required.acks`` acknowledgements; version 0 keeps offsets in the metadata
+Versions 0-9. Answered after ``offsets.commit.required.acks`` acknowledgements; version 0 keeps offsets in the metadata
 tree (``metadata/exchange/consumer_offsets.py``), apart from those of other versions and without a check of the member.
 Errors, by partition: UNKNOWN_TOPIC_OR_PARTITION 3, OFFSET_METADATA_TOO_LARGE 12, COORDINATOR_LOAD_IN_PROGRESS 14,
 COORDINATOR_NOT_AVAILABLE 15, NOT_COORDINATOR 16, ILLEGAL_GENERATION 22, UNKNOWN_MEMBER_ID 25, REBALANCE_IN_PROGRESS 27,
 INVALID_COMMIT_OFFSET_SIZE 28, UNSUPPORTED_VERSION 35 (a static member where the inter-broker protocol is below 2.3),
-FENCED_INSTANCE_ID 82; in version 0: UNKNOWN_TOPIC_OR_PARTITION 3, OFFSET_METADATA_TOO_LARGE 12, INVALID_GROUP_ID 24
+FENCED_INSTANCE_ID 82; of a member of a consumer group (KIP-848) UNSUPPORTED_VERSION 35 below version 9, and
+STALE_MEMBER_EPOCH 113; from version 9 on GROUP_ID_NOT_FOUND 69 in place of ILLEGAL_GENERATION for a group that does not
+exist; in version 0: UNKNOWN_TOPIC_OR_PARTITION 3, OFFSET_METADATA_TOO_LARGE 12, INVALID_GROUP_ID 24
 (more than 1,000 characters; ZooKeeper has no such bound), KAFKA_STORAGE_ERROR 56, UNKNOWN_SERVER_ERROR -1 (the group's
 name can't be a part of a path).
 """
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
 
 DATED_VERSION = 1
 """The only version in which requests have the times of commits."""
+MEMBER_EPOCH_FROM: Final = 9
+"""The first version that members of consumer groups may use (KIP-848)."""
 DEFAULT_RETENTION = -1
 TREE_NODES_AT_ONCE: Final = 64
 """Offsets that are written into the metadata tree at once: some milliseconds, most of them in the store."""
@@ -85,6 +89,7 @@ def handle(context: "RequestContext", request: OffsetCommitRequest) -> Answered 
             request.generation_id_or_member_epoch,
             offsets,
             request.group_instance_id,
+            context.header.api_version >= MEMBER_EPOCH_FROM,
         )
     )
     answer = context.services.group_coordinator.commit_offsets(call)
@@ -122,6 +127,7 @@ def _commit_many(
         request.generation_id_or_member_epoch,
         offsets,
         request.group_instance_id,
+        context.header.api_version >= MEMBER_EPOCH_FROM,
     )
     answer = yield from context.services.group_coordinator.commit_many_offsets(call)
     if answer.is_set:

@@ -74,7 +74,7 @@ def _commit_many(context: "RequestContext", request: TxnOffsetCommitRequest) -> 
 def _call(
     request: TxnOffsetCommitRequest, offsets: dict[TopicPartition, CommittedOffset]
 ) -> tuple[CommitCall, Producer]:
-    fields = (request.group_id, request.member_id, request.generation_id, offsets, request.group_instance_id)
+    fields = (request.group_id, request.member_id, request.generation_id, offsets, request.group_instance_id, True)
     return commit_call_of(fields), Producer(request.producer_id, request.producer_epoch, 0)
 
 

@@ -87,7 +87,7 @@ def test_groups_of_every_version_are_read(version: int) -> None:
     assert (stored.generation, stored.members[0].rebalance_timeout) == (3, 7 if version else 5)
 
 
-@pytest.mark.parametrize("key", [b"\x00\x03", b"\x00\x0f\x00\x00", b"\xff\xff"])
+@pytest.mark.parametrize("key", [b"\x00\x04", b"\x00\x0f\x00\x00", b"\xff\xff"])
 def test_keys_of_later_releases_are_not_decoded(key: bytes) -> None:
     assert decode_key(key) is None
 
@@ -117,7 +117,7 @@ def test_the_record_of_a_group_that_never_had_members() -> None:
     assert value == bytes.fromhex("0003 0000 00000000 ffff ffff ffffffffffffffff 00000000")
 
 
-@pytest.mark.parametrize("value", [b"\x00\x03" + bytes(11), b"\x00\x03" + bytes(12) + b"\x00\x05m" + bytes(8)])
+@pytest.mark.parametrize("value", [b"\x00\x04" + bytes(11), b"\x00\x03" + bytes(12) + b"\x00\x05m" + bytes(8)])
 def test_a_cut_off_offset_is_a_protocol_error(value: bytes) -> None:
     with pytest.raises(ProtocolError):
         decode_offset(value)

@@ -93,7 +93,7 @@ def test_markers_of_other_producers_and_other_control_records_change_nothing() -
 
 
 def test_records_of_unknown_kinds_are_skipped() -> None:
-    data = encode_batch([Record(None, b"x"), Record(b"\x00\x07", b"x"), Record(b"\x00\x07", None)])
+    data = encode_batch([Record(None, b"x"), Record(b"\x00\x63", b"x"), Record(b"\x00\x63", None)])
     assert not loaded(data).groups
     assert replay(bare_shard(0), data).skipped_records == 1  # the one without a key; the others are newer
 

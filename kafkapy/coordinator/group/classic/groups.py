@@ -9,16 +9,16 @@ from kafkapy.clock import Clock
 from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.group.classic import membership
 from kafkapy.coordinator.group.classic.calls import JoinCall, JoinResult, LeavingMember, SyncCall, SyncResult
-from kafkapy.coordinator.group.classic.group import ClassicGroup
+from kafkapy.coordinator.group.classic.group import ClassicGroup, as_classic
 from kafkapy.coordinator.group.classic.rebalance import Rebalancer
 from kafkapy.coordinator.group.classic.records import group_record
 from kafkapy.coordinator.group.classic.replay import replay
-from kafkapy.coordinator.group.group import GroupType
+from kafkapy.coordinator.group.group import Group, GroupType
 from kafkapy.coordinator.group.metadata_budget import GROUP_MAX_BYTES
 from kafkapy.coordinator.group.records import RecordKey
 from kafkapy.coordinator.group.runtime import GroupRuntime
 from kafkapy.coordinator.group.shard import GroupShard
-from kafkapy.coordinator.group.writes import MEMBER_ERRORS, GroupWrite
+from kafkapy.coordinator.group.writes import MEMBER_ERRORS, GroupWrite, RemovalWrite
 from kafkapy.coordinator.runtime import Background
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.turns import Steps
@@ -55,13 +55,26 @@ class ClassicGroups(GroupType):
         if is_new and call.member_id != membership.NO_MEMBER_ID:
             return Answer.of(JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, call.member_id))
         group = shard.get_or_create(call.group_id)
-        if not isinstance(group, ClassicGroup):  # also one without members, which Apache Kafka replaces
-            return Answer.of(JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, call.member_id))
+        if not isinstance(group, ClassicGroup):
+            if error_code := self._replace(shard, group):
+                return Answer.of(JoinResult(error_code, call.member_id))
+            group = as_classic(shard.groups[call.group_id])
         answer = membership.join(self._rebalancer, group, call)
         if is_new and group.is_unused:  # a group that was here stays: an aborted transaction leaves one without members
             shard.remove(group)
             group.release_name()
         return answer
+
+    def _replace(self, shard: GroupShard, group: Group) -> int:
+        """Put a classic group in place of one of another type without members; returns an error code."""
+        if not group.is_empty:
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        tombstones = group.tombstones(self._now_ms())
+        write = RemovalWrite(shard, group, tombstones, self._runtime.encode(tombstones))
+        error_code = self._runtime.write(write).value
+        if not error_code:
+            group.kill(ErrorCode.NOT_COORDINATOR)
+        return error_code
 
     def sync(self, call: SyncCall) -> Answer[SyncResult]:
         """SyncGroup. While loading REBALANCE_IN_PROGRESS: older clients don't expect the error of loading here."""

@@ -10,6 +10,7 @@ from kafkapy.coordinator.group.classic.group import ClassicGroup, as_classic
 from kafkapy.coordinator.group.classic.members import Member
 from kafkapy.coordinator.group.classic.records import decode_group
 from kafkapy.coordinator.group.shard import GroupShard
+from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.stored.group_metadata import GroupMetadataValue
 from kafkapy.records.errors import InvalidRecordError
 
@@ -17,14 +18,19 @@ from kafkapy.records.errors import InvalidRecordError
 def replay(shard: GroupShard, group_id: str, value: bytes | None) -> None:
     """Replay a record; see ``GroupType.replay``."""
     stored = None if value is None else decode_group(value)
+    group = shard.groups.get(group_id)
     if not shard.is_loading:
-        if stored is not None:  # a tombstone deletes the group
-            _settle(as_classic(shard.groups[group_id]), stored)
+        if stored is not None and isinstance(group, ClassicGroup):  # a tombstone deletes the group
+            _settle(group, stored)
     elif stored is None:
-        _restore_deleted(as_classic(shard.get_or_create(group_id)))
+        if group is None or isinstance(group, ClassicGroup):
+            _restore_deleted(as_classic(shard.get_or_create(group_id)))
     elif len({each.member_id for each in stored.members}) < len(stored.members):
         raise InvalidRecordError("the group has several members of one id")
     else:
+        if group is not None and not isinstance(group, ClassicGroup):
+            shard.forget(group)
+            group.kill(ErrorCode.NOT_COORDINATOR)
         _restore(as_classic(shard.get_or_create(group_id)), stored)
 
 

@@ -1,0 +1,41 @@
+"""The broker keys of consumer groups of KIP-848: Apache Kafka has them from release 3.7 on.
+
+Apache Kafka 4.4 also has a lower and an upper bound for each of the intervals, for the values of single groups.
+"""
+
+from typing import Final
+
+from kafkapy.config.keys import AtLeast, ConfigKey, ConfigType, OneOf
+
+ASSIGNORS: Final = ("uniform", "range")
+
+CONSUMER_GROUP_KEYS: Final[dict[str, ConfigKey]] = {
+    key.name: key
+    for key in (
+        ConfigKey("group.consumer.session.timeout.ms", ConfigType.INT, 45_000, AtLeast(1)),
+        ConfigKey("group.consumer.heartbeat.interval.ms", ConfigType.INT, 5_000, AtLeast(1)),
+        ConfigKey("group.consumer.assignment.interval.ms", ConfigType.INT, 1_000, AtLeast(0)),
+        ConfigKey("group.consumer.max.size", ConfigType.INT, 2**31 - 1, AtLeast(1)),
+        ConfigKey("group.consumer.assignors", ConfigType.LIST, ASSIGNORS, OneOf(ASSIGNORS)),
+    )
+}
+
+CONSUMER_GROUP_DOCUMENTATION: Final[dict[str, str]] = {
+    "group.consumer.session.timeout.ms": (
+        "How long a member of a consumer group stays in it after its last heartbeat, in milliseconds."
+    ),
+    "group.consumer.heartbeat.interval.ms": (
+        "How long a member of a consumer group waits between two heartbeats, in milliseconds."
+    ),
+    "group.consumer.assignment.interval.ms": (
+        "How long a consumer group keeps a target assignment at least when members join or leave, in milliseconds."
+    ),
+    "group.consumer.max.size": (
+        "How many members a group of the consumer protocol may have; further ones are refused. kafkapy takes 5,000 for "
+        "the default."
+    ),
+    "group.consumer.assignors": (
+        "Names of the assignors that members may choose from; the first one is used if no member chooses one."
+    ),
+}
+"""The description of each key."""

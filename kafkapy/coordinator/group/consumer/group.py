@@ -1,0 +1,327 @@
+"""A consumer group of KIP-848: epochs, members, target assignment, and the owners of partitions.
+
+Laws
+    1. Only replay changes what the records hold; decisions read it (``heartbeats.py``).
+    2. The group epoch grows when members, subscriptions or subscribed topics change. The assignment epoch follows it
+       when a target assignment was computed for it, and a member's epoch when the member has nothing left to revoke.
+    3. A partition has one owner at most: the member that has it assigned, or that has not revoked it yet.
+    4. While records of the group wait for other replicas, further decisions on the group wait too (``when_idle``).
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from kafkapy.coordinator.group.calls import DEAD, CommitCall, GroupDescription, GroupListing
+from kafkapy.coordinator.group.consumer.calls import JOIN_EPOCH, Partitions
+from kafkapy.coordinator.group.consumer.members import ConsumerMember, CurrentAssignment, MemberMetadata, MemberState
+from kafkapy.coordinator.group.consumer.records import group_tombstones
+from kafkapy.coordinator.group.consumer.topics import NO_TOPICS_HASH
+from kafkapy.coordinator.group.group import Group
+from kafkapy.coordinator.group.metadata_budget import MetadataBudget
+from kafkapy.protocol.errors import ErrorCode
+from kafkapy.records.record import Record
+from kafkapy.text import text_size
+from kafkapy.turns import Steps
+from kafkapy.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkapy.coordinator.group.consumer.sessions import Sessions
+
+FIRST_EPOCH: Final = 1
+"""The epoch of a group, and of its target assignment, before its first change; it has no record."""
+PROTOCOL_TYPE: Final = "consumer"
+PARTITION_BYTES: Final = 256
+"""The approximate size of a partition in the target and the current assignment of its member."""
+
+
+class ConsumerGroup(Group):
+    """The state of a group whose members leave the assignment to the broker."""
+
+    __slots__ = (
+        "epoch", "metadata_hash", "assignment_epoch", "assigned_ms", "members", "static_ids", "targets", "subscribed",
+        "_has_record", "checked_topics", "_owners", "_sessions", "_topic_name", "_is_dead", "_is_writing", "_waiting",
+    )  # fmt: skip
+
+    def __init__(
+        self, group_id: str, sessions: "Sessions", topic_name: Callable[[UUID], str | None], budget: MetadataBudget
+    ) -> None:
+        super().__init__(group_id, budget)
+        self.epoch = FIRST_EPOCH
+        self.metadata_hash = NO_TOPICS_HASH
+        self.assignment_epoch = FIRST_EPOCH
+        self.assigned_ms = 0
+        self.members: dict[str, ConsumerMember] = {}
+        self.static_ids: dict[str, str] = {}
+        """The member ids of static members, by group instance id."""
+        self.targets: dict[str, Partitions] = {}
+        self.subscribed: Counter[str] = Counter()
+        """The topics that members name, each with the number of these members."""
+        self._has_record = False
+        self.checked_topics: object = None
+        """The topics of the cluster with which ``metadata_hash`` was last compared."""
+        self._owners: dict[tuple[UUID, int], str] = {}
+        self._sessions = sessions
+        self._topic_name = topic_name
+        self._is_dead = False
+        self._is_writing = False
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def __repr__(self) -> str:
+        return f"ConsumerGroup({self.group_id!r}, {self.state}, epoch {self.epoch}, {len(self.members)} members)"
+
+    # State
+
+    @property
+    def is_dead(self) -> bool:
+        """See ``Group``."""
+        return self._is_dead
+
+    @property
+    def is_empty(self) -> bool:
+        """See ``Group``. A group whose first member is being appended is not empty."""
+        return not self.members and not self._is_dead and not self._is_writing
+
+    @property
+    def has_record(self) -> bool:
+        """See ``Group``."""
+        return self._has_record
+
+    @property
+    def state(self) -> str:
+        """The state, as ListGroups names it."""
+        if self._is_dead:
+            return DEAD
+        if not self.members:
+            return "Empty"
+        if self.epoch > self.assignment_epoch:
+            return "Assigning"
+        return "Stable" if all(map(self._is_reconciled, self.members.values())) else "Reconciling"
+
+    def _is_reconciled(self, member: ConsumerMember) -> bool:
+        current = member.current
+        return current.state is MemberState.STABLE and current.member_epoch == self.assignment_epoch
+
+    def is_free(self, member_id: str, topic_id: UUID, partition: int) -> bool:
+        """Whether no other member owns the partition: law 3."""
+        return self._owners.get((topic_id, partition), member_id) == member_id
+
+    def static_member(self, instance_id: str) -> ConsumerMember | None:
+        """The member with this group instance id."""
+        member_id = self.static_ids.get(instance_id)
+        return None if member_id is None else self.members.get(member_id)
+
+    def loaded(self) -> Steps[None]:
+        """See ``Group``."""
+        return self._sessions.start_all(self)
+
+    def kill(self, error_code: int) -> None:  # noqa: ARG002 - of requests that wait in the group: none does
+        """See ``Group``. Requests that wait look for the group again, and get the error from there."""
+        self._is_dead = True
+        for member in list(self.members.values()):
+            self._drop_assigned(member)
+            member.stop_timers()
+            self._charge(member, -1)
+        for target in self.targets.values():
+            self._charge_target(target, -1)
+        self.members.clear()
+        self.targets.clear()
+        self.release_name()
+
+    def tombstones(self, timestamp_ms: int) -> list[Record]:
+        """See ``Group``; the group has no members."""
+        return group_tombstones(self.group_id, timestamp_ms) if self.has_record else []
+
+    # Decisions that wait
+
+    def when_idle(self, decide: Callable[[], None]) -> None:
+        """Call ``decide`` now, or when the records that wait for other replicas are acknowledged or refused: law 4."""
+        if self._is_writing:
+            self._waiting.append(decide)
+        else:
+            decide()
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether records of the group are being appended."""
+        return self._is_writing
+
+    def write_started(self) -> None:
+        """Records of the group are being appended."""
+        self._is_writing = True
+
+    def write_ended(self) -> None:
+        """The log has the records, or refused them: make the decisions that wait, up to the next append."""
+        self._is_writing = False
+        while self._waiting and not self._is_writing:
+            self._waiting.popleft()()
+
+    # Replay
+
+    def replay_group(self, epoch: int, metadata_hash: int) -> None:
+        """The group has an epoch."""
+        self._has_record = True
+        self.epoch = epoch
+        self.metadata_hash = metadata_hash
+        self.checked_topics = None
+
+    def replay_assignment_epoch(self, epoch: int, assigned_ms: int) -> None:
+        """The target assignment is of an epoch."""
+        self._has_record = True
+        self.assignment_epoch = epoch
+        self.assigned_ms = assigned_ms
+
+    def replay_member(self, member_id: str, metadata: MemberMetadata) -> None:
+        """A member has joined, or has another subscription."""
+        member = self._member(member_id)
+        self._forget_metadata(member)
+        member.metadata = metadata
+        self._charge(member, 1)
+        self.subscribed.update(metadata.topic_names)
+        if metadata.instance_id is not None:
+            self.static_ids[metadata.instance_id] = member_id
+
+    def replay_leave(self, member_id: str) -> None:
+        """A member has left."""
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            member.stop_timers()
+            self._drop_assigned(member)
+            self._forget_metadata(member)
+
+    def replay_target(self, member_id: str, target: Partitions | None) -> None:
+        """A member has a target assignment, or has left."""
+        former = self.targets.pop(member_id, None)
+        if former is not None:
+            self._charge_target(former, -1)
+        if target is not None:
+            self.targets[member_id] = target
+            self._charge_target(target, 1)
+
+    def replay_current(self, member_id: str, current: CurrentAssignment) -> None:
+        """A member has a current assignment."""
+        member = self._member(member_id)
+        former_epoch = member.current.member_epoch
+        self._drop_assigned(member)
+        member.current = current
+        for each in _partitions_of(current):
+            self._owners[each] = member_id
+        if current.state is not MemberState.UNREVOKED_PARTITIONS or current.member_epoch != former_epoch:
+            member.stop_revocation()
+
+    def replay_no_current(self, member_id: str) -> None:
+        """A member has no partitions any more."""
+        member = self.members.get(member_id)
+        if member is not None:
+            self._drop_assigned(member)
+
+    def _member(self, member_id: str) -> ConsumerMember:
+        member = self.members.get(member_id)
+        if member is None:
+            self._has_record = True
+            self.charge_name()
+            member = self.members[member_id] = ConsumerMember(member_id)
+            self._charge(member, 1)
+        return member
+
+    def _drop_assigned(self, member: ConsumerMember) -> None:
+        for each in _partitions_of(member.current):
+            if self._owners.get(each) == member.member_id:
+                del self._owners[each]
+        member.current = CurrentAssignment()
+
+    def _forget_metadata(self, member: ConsumerMember) -> None:
+        self._charge(member, -1)
+        self.subscribed.subtract(member.metadata.topic_names)
+        self.subscribed += Counter()  # drop the topics that no member names any more
+        instance_id = member.metadata.instance_id
+        if instance_id is not None and self.static_ids.get(instance_id) == member.member_id:
+            del self.static_ids[instance_id]
+
+    def _charge(self, member: ConsumerMember, sign: int) -> None:
+        self.budget.used_bytes += sign * (member.metadata.size() + text_size(member.member_id))
+
+    def _charge_target(self, target: Partitions, sign: int) -> None:
+        self.budget.used_bytes += sign * PARTITION_BYTES * sum(map(len, target.values()))
+
+    # Offsets
+
+    def commit_error(self, call: CommitCall) -> int:
+        """See ``Group``. Without a member's epoch, only a group without members takes commits."""
+        if self._is_dead:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if call.generation_id < 0 and not self.members:
+            return 0
+        member = self.members.get(call.member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if not call.has_member_epoch:
+            return ErrorCode.UNSUPPORTED_VERSION
+        return 0 if self._may_commit(member, call) else ErrorCode.STALE_MEMBER_EPOCH
+
+    def _may_commit(self, member: ConsumerMember, call: CommitCall) -> bool:
+        """Whether the epoch is the member's, or an earlier one at which it had all these partitions already."""
+        current, epoch = member.current, call.generation_id
+        if epoch == current.member_epoch:
+            return True
+        if not JOIN_EPOCH < epoch < current.member_epoch:
+            return False
+        since = {
+            TopicPartition(self._topic_name(topic_id) or "", partition): assigned_epoch
+            for topic_id, partitions in current.assigned.items()
+            for partition, assigned_epoch in partitions.items()
+        }
+        return all(since.get(each, epoch + 1) <= epoch for each in call.offsets)
+
+    def transaction_commit_error(self, call: CommitCall) -> int:
+        """See ``Group``."""
+        return 0 if call.generation_id < 0 and not call.member_id and not self._is_dead else self.commit_error(call)
+
+    def fetch_error(self, member_id: str | None, member_epoch: int) -> int:
+        """The error code of an OffsetFetch that names a member; 0 without one."""
+        if member_id is None and member_epoch < 0:
+            return 0
+        member = self.members.get(member_id or "")
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return 0 if member_epoch == member.current.member_epoch else ErrorCode.STALE_MEMBER_EPOCH
+
+    def touch_member(self, member_id: str) -> None:
+        """See ``Group``. Members of consumer groups send heartbeats beside their commits."""
+
+    def retained_since_ms(self, topic: str, committed_ms: int) -> int | None:
+        """See ``Group``: from the commit, once no member names the topic."""
+        return None if topic in self.subscribed else committed_ms
+
+    # Administration
+
+    def listing(self) -> GroupListing:
+        """See ``Group``."""
+        return GroupListing(self.group_id, PROTOCOL_TYPE, self.state)
+
+    def describe(self) -> Steps[GroupDescription]:
+        """See ``Group``. DescribeGroups shows classic groups only; any other is one that does not exist."""
+        yield from ()
+        return GroupDescription(0, self.group_id, DEAD)
+
+    def delete_error(self) -> int:
+        """See ``Group``."""
+        if self._is_dead:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        return 0 if self.is_empty else ErrorCode.NON_EMPTY_GROUP
+
+    def delete_offsets_error(self) -> int:
+        """See ``Group``."""
+        return 0
+
+    def is_read(self, topic: str) -> bool:
+        """See ``Group``."""
+        return topic in self.subscribed
+
+
+def _partitions_of(current: CurrentAssignment) -> Iterator[tuple[UUID, int]]:
+    for assigned in (current.assigned, current.revoking):
+        for topic_id, partitions in assigned.items():
+            for partition in partitions:
+                yield topic_id, partition

@@ -1,0 +1,306 @@
+"""The consumer type of groups: the entry of ConsumerGroupHeartbeat and ConsumerGroupDescribe."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+from kafkapy.clock import Clock
+from kafkapy.coordinator.answer import Answer
+from kafkapy.coordinator.group.classic.group import ClassicGroup
+from kafkapy.coordinator.group.consumer.assignors import Assignor
+from kafkapy.coordinator.group.consumer.calls import (
+    JOIN_EPOCH,
+    ConsumerGroupDescription,
+    ConsumerMemberDescription,
+    HeartbeatCall,
+    HeartbeatResult,
+    NamedPartitions,
+    Partitions,
+)
+from kafkapy.coordinator.group.consumer.group import ConsumerGroup
+from kafkapy.coordinator.group.consumer.heartbeats import (
+    NO_PARTITIONS,
+    GroupChange,
+    GroupRules,
+    HeartbeatRefusedError,
+    check,
+    preferred_assignor,
+)
+from kafkapy.coordinator.group.consumer.members import Assigned, ConsumerMember
+from kafkapy.coordinator.group.consumer.replay import replay_tombstone, replay_value
+from kafkapy.coordinator.group.consumer.sessions import Sessions
+from kafkapy.coordinator.group.consumer.topics import TopicImages
+from kafkapy.coordinator.group.group import Group, GroupType
+from kafkapy.coordinator.group.metadata_budget import MEMBER_BYTES, TOPIC_BYTES
+from kafkapy.coordinator.group.records import ConsumerGroupKey, GroupKey, OffsetKey, RecordKey
+from kafkapy.coordinator.group.runtime import GroupRuntime
+from kafkapy.coordinator.group.shard import GroupShard
+from kafkapy.coordinator.group.writes import GroupWrite
+from kafkapy.coordinator.runtime import Background, Metadata
+from kafkapy.protocol.errors import ErrorCode
+from kafkapy.records.record import Record
+from kafkapy.text import text_size
+from kafkapy.turns import Steps, pieces
+
+IS_LEAVING: Final = range(-2, 0)
+"""The member epochs of requests that leave the group."""
+
+
+class ConsumerGroups(GroupType):
+    """Groups whose partitions the broker assigns (KIP-848)."""
+
+    def __init__(
+        self,
+        runtime: GroupRuntime,
+        clock: Clock,
+        metadata: Metadata,
+        background: Background,
+        assignors: Mapping[str, Assignor],
+    ) -> None:
+        self.settings = runtime.settings.consumer
+        self._runtime = runtime
+        self._metadata = metadata
+        self._counters = background.counters
+        self._sessions = Sessions(clock, self._session_timeout_ms, self._fence)
+        named = {name: assignors[name] for name in self.settings.assignors}
+        settings = self.settings
+        self._rules = GroupRules(
+            settings.max_size, settings.heartbeat_interval_ms, settings.assignment_interval_ms, named
+        )
+
+    def new_group(self, group_id: str) -> ConsumerGroup:
+        """See ``GroupType``."""
+        return ConsumerGroup(group_id, self._sessions, self._topic_name, self._runtime.budget)
+
+    def replay(self, shard: GroupShard, key: RecordKey, value: bytes | None) -> None:
+        """See ``GroupType``. A group without members of the classic type becomes one of this type."""
+        assert not isinstance(key, OffsetKey | GroupKey)
+        if value is not None:
+            replay_value(partial(self._replayed_group, shard), key, value)
+            return
+        group = shard.groups.get(key.group_id)
+        if not isinstance(group, ConsumerGroup):
+            return  # the group was never of this type, or is not any more
+        replay_tombstone(group, key)
+        if isinstance(key, ConsumerGroupKey):
+            shard.forget(group)
+
+    def _replayed_group(self, shard: GroupShard, group_id: str) -> ConsumerGroup:
+        group = shard.groups.get(group_id)
+        return group if isinstance(group, ConsumerGroup) else self._put(shard, self.new_group(group_id))
+
+    def _put(self, shard: GroupShard, group: ConsumerGroup) -> ConsumerGroup:
+        """Keep a new group, in place of a classic group without members if there is one."""
+        former = shard.groups.get(group.group_id)
+        if isinstance(former, ClassicGroup):
+            former.end()
+        shard.put(group)
+        return group
+
+    # Requests
+
+    def heartbeat(self, call: HeartbeatCall) -> Answer[HeartbeatResult]:
+        """ConsumerGroupHeartbeat."""
+        try:
+            check(call, self._rules.assignors)
+        except HeartbeatRefusedError as error:
+            return Answer.of(HeartbeatResult(error.error_code, str(error)))
+        answer: Answer[HeartbeatResult] = Answer()
+        self._decide(call, answer)
+        return answer
+
+    def _decide(self, call: HeartbeatCall, answer: Answer[HeartbeatResult]) -> None:
+        shard = self._runtime.find_named(call.group_id)
+        if isinstance(shard, int):
+            answer.set(HeartbeatResult(shard))
+            return
+        group = shard.groups.get(call.group_id)
+        if isinstance(group, ConsumerGroup) and group.is_writing:
+            group.when_idle(partial(self._decide, call, answer))
+            return
+        try:
+            self._decide_on(shard, group, call, answer)
+        except HeartbeatRefusedError as error:
+            answer.set(HeartbeatResult(error.error_code, str(error)))
+
+    def _decide_on(
+        self, shard: GroupShard, found: Group | None, call: HeartbeatCall, answer: Answer[HeartbeatResult]
+    ) -> None:
+        tombstones = []
+        if isinstance(found, ConsumerGroup):
+            group = found
+        else:
+            self._check_convertible(found, call)
+            tombstones = [] if found is None else found.tombstones(self._runtime.now_ms())
+            group = self.new_group(call.group_id)
+        change = GroupChange(group, self._image, self._rules, self._runtime.now_ms())
+        former = None if call.instance_id is None else group.static_member(call.instance_id)
+        if call.member_epoch in IS_LEAVING:
+            result = change.leave(call)
+        elif former is not None and former.member_id != call.member_id and call.member_epoch == JOIN_EPOCH:
+            change.replace_static(former, call.member_id)
+            self._write(shard, group, change.records, lambda error_code: self._replaced(error_code, call, answer))
+            return
+        else:
+            self._check_room(group, call)
+            result = change.heartbeat(call)
+        if not change.records:
+            self._answer(group, call, result, answer)
+            return
+        if group is not found:
+            self._put(shard, group)
+        records = [*tombstones, *change.records]
+        self._write(shard, group, records, lambda error_code: self._written(group, call, result, error_code, answer))
+
+    def _check_convertible(self, found: Group | None, call: HeartbeatCall) -> None:
+        """Only a member that joins makes a group, in place of none or of a group without members."""
+        if call.member_epoch == JOIN_EPOCH and (found is None or found.is_empty):
+            return
+        reason = "not found" if found is None or found.is_empty else "is not a consumer group"
+        name = f"Group {call.group_id}" if call.member_epoch in IS_LEAVING else f"Consumer group {call.group_id}"
+        raise HeartbeatRefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"{name} {reason}.")
+
+    def _check_room(self, group: ConsumerGroup, call: HeartbeatCall) -> None:
+        """Refuse a subscription that exceeds the bound on the memory of all members."""
+        size = 0 if call.member_id in group.members else MEMBER_BYTES
+        if call.topic_names is not None:
+            size += text_size(*call.topic_names) + TOPIC_BYTES * len(call.topic_names)
+        if size and not self._runtime.budget.has_room(size):
+            self._counters.refused_metadata += 1
+            raise HeartbeatRefusedError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED, "The members of all groups take too much memory."
+            )
+
+    def _written(
+        self,
+        group: ConsumerGroup,
+        call: HeartbeatCall,
+        result: HeartbeatResult,
+        error_code: int,
+        answer: Answer[HeartbeatResult],
+    ) -> None:
+        if error_code:
+            answer.set(HeartbeatResult(error_code))
+        else:
+            self._answer(group, call, result, answer)
+
+    def _answer(
+        self, group: ConsumerGroup, call: HeartbeatCall, result: HeartbeatResult, answer: Answer[HeartbeatResult]
+    ) -> None:
+        """The session of a member that stays starts again."""
+        member = group.members.get(call.member_id)
+        if member is not None and call.member_epoch not in IS_LEAVING:
+            self._sessions.touch(group, member)
+            self._sessions.follow(group, member)
+        answer.set(result)
+
+    def _replaced(self, error_code: int, call: HeartbeatCall, answer: Answer[HeartbeatResult]) -> None:
+        """The static member has its new id: it joins with it."""
+        if error_code:
+            answer.set(HeartbeatResult(error_code))
+        else:
+            self._decide(call, answer)
+
+    def _write(
+        self, shard: GroupShard, group: ConsumerGroup, records: Sequence[Record], then: Callable[[int], None]
+    ) -> None:
+        """Append records, then call ``then`` with an error code; other decisions on the group wait for it."""
+
+        def ended(error_code: int) -> None:
+            if error_code and not group.has_record and shard.groups.get(group.group_id) is group:
+                shard.forget(group)  # its first records were refused
+            then(error_code)
+            group.write_ended()
+
+        group.write_started()
+        self._runtime.write(GroupWrite(shard, group, records, self._runtime.encode(records))).on_set(ended)
+
+    # Time-outs
+
+    def _session_timeout_ms(self, _group_id: str) -> int:
+        return self.settings.session_timeout_ms
+
+    def _fence(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+        """Remove a member whose session or rebalance time-out has ended."""
+        group.when_idle(partial(self._fence_now, group, member))
+
+    def _fence_now(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+        shard = self._runtime.find(group.group_id)
+        if isinstance(shard, int) or group.is_dead or group.members.get(member.member_id) is not member:
+            return
+        change = GroupChange(group, self._image, self._rules, self._runtime.now_ms())
+        change.remove(member)
+
+        def then(error_code: int) -> None:
+            if error_code:
+                self._sessions.touch(group, member)  # try again when another session has ended
+
+        self._write(shard, group, change.records, then)
+
+    def expire_member(self, group_id: str, member_id: str) -> int:
+        """End the member's session now, as its time-out would; returns an error code."""
+        shard = self._runtime.find_named(group_id)
+        if isinstance(shard, int):
+            return shard
+        group = shard.groups.get(group_id)
+        member = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None
+        if member is None or not isinstance(group, ConsumerGroup):
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        self._fence(group, member)
+        return 0
+
+    # ConsumerGroupDescribe
+
+    def describe(self, group_id: str) -> Steps[ConsumerGroupDescription]:
+        """ConsumerGroupDescribe of one group; state and members are those at the start of the steps."""
+        shard = self._runtime.find_named(group_id)
+        if isinstance(shard, int):
+            return ConsumerGroupDescription(shard, group_id)
+        group = shard.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            message = f"Group {group_id} {'not found' if group is None else 'is not a consumer group'}."
+            return ConsumerGroupDescription(ErrorCode.GROUP_ID_NOT_FOUND, group_id, message)
+        known = [member.metadata for member in group.members.values()]
+        assignor = preferred_assignor(known, self._rules.assignors)
+        described = ConsumerGroupDescription(
+            0, group_id, None, group.state, group.epoch, group.assignment_epoch, assignor
+        )
+        members: list[ConsumerMemberDescription] = []
+        for piece in pieces(list(group.members.values())):
+            members += [self._describe(group, member) for member in piece]
+            yield
+        return described._replace(members=tuple(members))
+
+    def _describe(self, group: ConsumerGroup, member: ConsumerMember) -> ConsumerMemberDescription:
+        metadata = member.metadata
+        return ConsumerMemberDescription(
+            member.member_id,
+            metadata.instance_id,
+            metadata.rack_id,
+            member.current.member_epoch,
+            metadata.client_id,
+            metadata.client_host,
+            metadata.topic_names,
+            metadata.topic_regex,
+            named(member.current.assigned, self._topic_name),
+            named(group.targets.get(member.member_id, NO_PARTITIONS), self._topic_name),
+        )
+
+    # Topics
+
+    @property
+    def _image(self) -> TopicImages:
+        image: TopicImages = self._metadata.image
+        return image
+
+    def _topic_name(self, topic_id: UUID) -> str | None:
+        return self._image.topic_name(topic_id)
+
+
+def named(assigned: Assigned | Partitions, topic_name: Callable[[UUID], str | None]) -> tuple[NamedPartitions, ...]:
+    """The partitions with the names of their topics; topics that were deleted are left out."""
+    names = ((topic_id, topic_name(topic_id), partitions) for topic_id, partitions in assigned.items())
+    return tuple(
+        NamedPartitions(topic_id, name, tuple(sorted(partitions))) for topic_id, name, partitions in names if name
+    )

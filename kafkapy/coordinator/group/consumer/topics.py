@@ -1,0 +1,53 @@
+"""The topics that the members of a group subscribe to, as the metadata image has them."""
+
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+from typing import Any, Final, Protocol
+from uuid import UUID
+
+from kafkapy.coordinator.group.consumer.subscriptions import TopicMetadata
+
+NO_TOPICS_HASH: Final = 0
+"""The hash of a group without subscribed topics."""
+
+
+class TopicImages(Protocol):
+    """The topics of the cluster (``MetadataImage``)."""
+
+    @property
+    def topics(self) -> Mapping[str, Any]:
+        """The topics by name, each with its ``partitions``."""
+        ...
+
+    def topic_id(self, name: str, /) -> UUID:
+        """The id of a topic; all zeros if it has none."""
+        ...
+
+    def topic_name(self, topic_id: UUID, /) -> str | None:
+        """The name of the topic with this id, None if there is none."""
+        ...
+
+
+def existing_topics(image: TopicImages, names: Iterable[str]) -> dict[UUID, TopicMetadata]:
+    """Those of the topics that exist and have an id."""
+    found: dict[UUID, TopicMetadata] = {}
+    for name in sorted(names):
+        topic = image.topics.get(name)
+        topic_id = None if topic is None else image.topic_id(name)
+        if topic is not None and topic_id is not None and topic_id.int:
+            found[topic_id] = TopicMetadata(name, len(topic.partitions), {})
+    return found
+
+
+def metadata_hash(topics: Mapping[UUID, TopicMetadata]) -> int:
+    """A hash of the topics' ids, names and numbers of partitions, in the range of an int64.
+
+    It is not the hash of Apache Kafka 4.4: a coordinator of the other kind that loads the group finds that the topics
+    have changed, and computes the assignment again.
+    """
+    if not topics:
+        return NO_TOPICS_HASH
+    digest = blake2b(digest_size=8)
+    for topic_id, topic in topics.items():
+        digest.update(topic_id.bytes + topic.partition_count.to_bytes(4, "big") + topic.name.encode() + b"\0")
+    return int.from_bytes(digest.digest(), "big", signed=True)

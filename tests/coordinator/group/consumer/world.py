@@ -1,0 +1,73 @@
+"""A coordinator with topics that have ids, and requests of members of consumer groups."""
+
+from typing import Any
+from uuid import UUID
+
+from kafkapy.coordinator.answer import Answer
+from kafkapy.coordinator.group.consumer.calls import ConsumerGroupDescription, HeartbeatCall, HeartbeatResult
+from kafkapy.coordinator.group.consumer.group import ConsumerGroup
+from kafkapy.metadata.image import MetadataImage, PartitionInfo, TopicImage
+from kafkapy.turns import finish
+from tests.coordinator.world import World
+
+T, U = UUID(int=1), UUID(int=2)
+PARTITION = PartitionInfo(0, 0, (0,), (0,))
+
+
+def image(**counts: int) -> MetadataImage:
+    """The topics, with ids in the order of their names from 1 on."""
+    ids = {name: UUID(int=number) for number, name in enumerate(sorted(counts), 1)}
+    topics = {
+        name: TopicImage(name, dict.fromkeys(range(count), PARTITION), ids[name]) for name, count in counts.items()
+    }
+    return MetadataImage("cluster", 0, {}, topics, 0, {topic_id: name for name, topic_id in ids.items()})
+
+
+class ConsumerWorld(World):
+    """A coordinator of consumer groups; topic ``t`` has three partitions, ``u`` has two."""
+
+    def __init__(self, **config: Any) -> None:
+        super().__init__(**config)
+        self.set_topics(t=3, u=2)
+
+    def set_topics(self, **counts: int) -> None:
+        self.broker.image = image(**counts)  # type: ignore[assignment] # the tests of other groups need fewer fields
+
+    def send(self, member_id: str, member_epoch: int, **fields: Any) -> Answer[HeartbeatResult]:
+        owned = fields.pop("owned", None)
+        if owned is not None:
+            fields["owned"] = {topic_id: frozenset(partitions) for topic_id, partitions in owned.items()}
+        call = HeartbeatCall(fields.pop("group_id", "g"), member_id, member_epoch, "client", "/127.0.0.1", **fields)
+        return self.coordinator.consumer.heartbeat(call)
+
+    def beat(self, member_id: str, member_epoch: int, **fields: Any) -> HeartbeatResult:
+        return self.send(member_id, member_epoch, **fields).value
+
+    def enter_call(self, **fields: Any) -> dict[str, Any]:
+        return {"topic_names": ("t",), "rebalance_timeout_ms": 30_000, "owned": {}} | fields
+
+    def enter(self, member_id: str, **fields: Any) -> HeartbeatResult:
+        """The member joins."""
+        return self.beat(member_id, 0, **self.enter_call(**fields))
+
+    def epochs(self, member_id: str, member_epoch: int, **fields: Any) -> tuple[int, dict[UUID, list[int]] | None]:
+        """A heartbeat that must succeed: the epoch and the partitions in the response."""
+        return shown(self.beat(member_id, member_epoch, **fields))
+
+    def consumer_group(self, group_id: str = "g") -> ConsumerGroup:
+        group = self.coordinator._runtime.shards[0].groups[group_id]
+        assert isinstance(group, ConsumerGroup)
+        return group
+
+    def describe(self, group_id: str = "g") -> ConsumerGroupDescription:
+        return finish(self.coordinator.consumer.describe(group_id))
+
+    def state(self) -> tuple[str, int, int]:
+        described = self.describe()
+        return described.state, described.group_epoch, described.assignment_epoch
+
+
+def shown(result: HeartbeatResult) -> tuple[int, dict[UUID, list[int]] | None]:
+    assert result.error_code == 0, result
+    assignment = result.assignment
+    return result.member_epoch, None if assignment is None else {key: sorted(each) for key, each in assignment.items()}
