@@ -18,7 +18,6 @@ pytestmark = [
     pytest.mark.differs(
         "kafka-2.7.2", "kafka-3.9.1", reason="without consumer groups, or with those of earlier versions"
     ),
-    pytest.mark.differs("kafkapy", reason="kafkapy has no consumer groups yet"),
 ]
 
 ANSWERS: dict[str, Any] = json.loads((RECORDED / "consumer_group_answers.json").read_text())
