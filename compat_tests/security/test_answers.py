@@ -172,6 +172,7 @@ def test_a_second_token_after_the_authentication(secured_broker: SecuredBroker) 
     assert found[2][0] == 34
 
 
+@pytest.mark.differs("kafka-4.4.0", reason="the controller answers without texts, what is refused last")
 def test_credentials_are_described_and_removed(secured_broker: SecuredBroker) -> None:
     changes = [
         AlterUserScramCredentialsRequest(

@@ -38,6 +38,7 @@ VALUES: Final = [f"value-{number}" for number in range(50)]
 DAY_MS: Final = 86_400_000
 LARGEST, SMALLEST = 2**63 - 1, -(2**63)
 NOT_FOUND, MISMATCH, NOT_ALLOWED, EXPIRED, WRONG_TYPE = 62, 63, 64, 66, 67
+KNOWN_LATER = pytest.mark.differs("kafka-4.4.0", reason="a broker knows a token a moment after the answer that made it")
 
 
 def _user(broker: SecuredBroker, name: str) -> Any:
@@ -141,6 +142,7 @@ def test_answers_and_times(secured_broker: SecuredBroker) -> None:
         assert (answer.error_code, abs(answer.expiry_timestamp_ms - issued) < 60_000) == (0, True)
 
 
+@pytest.mark.differs("kafka-4.4.0", reason="the expiry time of a refusal is 0, not -1")
 def test_refusals(secured_broker: SecuredBroker) -> None:
     with _user(secured_broker, "alice") as alice, _user(secured_broker, "admin") as admin:
         short, token = created(alice, lifetime_ms=1), created(alice)
@@ -173,6 +175,7 @@ def test_refusals(secured_broker: SecuredBroker) -> None:
                 ] == [NOT_ALLOWED] * 4
 
 
+@KNOWN_LATER
 def test_which_tokens_are_described(secured_broker: SecuredBroker) -> None:
     with _user(secured_broker, "alice") as alice, _user(secured_broker, "admin") as admin:
         one, two = created(alice, "bob", "bob", "é:=, *~+"), created(admin)
@@ -199,6 +202,7 @@ def test_which_tokens_are_described(secured_broker: SecuredBroker) -> None:
             )
 
 
+@KNOWN_LATER
 def test_certificates_of_clients(secured_broker: SecuredBroker) -> None:
     """A client without one can't make tokens; the token of one with a certificate is used where SCRAM is."""
 
@@ -216,6 +220,7 @@ def test_certificates_of_clients(secured_broker: SecuredBroker) -> None:
         assert log_in_by(wire, MECHANISM, token).error_code == 0
 
 
+@KNOWN_LATER
 def test_logins(secured_broker: SecuredBroker) -> None:
     with _user(secured_broker, "alice") as alice:
         token = created(alice)
@@ -231,6 +236,7 @@ def test_logins(secured_broker: SecuredBroker) -> None:
             assert log_in_by(wire, MECHANISM, token).error_code == 58
 
 
+@KNOWN_LATER
 def test_what_differs_on_purpose(secured_broker: SecuredBroker, broker: Broker) -> None:
     """The end of sessions, a token that has expired, periods whose sum with the time exceeds 64 bits: see the page."""
     is_kafkapy = broker.name == KAFKAPY

@@ -29,7 +29,8 @@ RATE: Final = 100_000
 WITHIN: Final = 0.1
 STRICT, PERMISSIVE = 6, 5
 
-pytestmark = [pytest.mark.together, pytest.mark.differs(*IN_KRAFT, reason="Quotas of KRaft apply after a while")]
+pytestmark = pytest.mark.together
+LATER = pytest.mark.differs(*IN_KRAFT, reason="Quotas of KRaft apply after a while")
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +57,7 @@ def _near(found: float, wanted: float) -> bool:
     return abs(found - wanted) <= WITHIN * wanted
 
 
+@LATER
 def test_quotas_are_stored_changed_and_removed(limited: ChildProcess) -> None:
     odd = "a b/ü*~%+<default>"
     entities: list[Entity] = [
@@ -83,6 +85,7 @@ def test_quotas_are_stored_changed_and_removed(limited: ChildProcess) -> None:
             alter_quotas(client, {"user": "alice"}, {"unknown": 1.0})
 
 
+@LATER
 def test_a_producer_waits_for_its_rate(limited: ChildProcess, topic_name: str) -> None:
     _create(limited, topic_name)
     _limit(limited, {"client-id": topic_name}, producer_byte_rate=RATE)
@@ -97,6 +100,7 @@ def test_a_producer_waits_for_its_rate(limited: ChildProcess, topic_name: str) -
     assert throttles[3] / 1000 * (1 - WITHIN) <= muted_s <= throttles[3] / 1000 + 0.5
 
 
+@LATER
 def test_others_do_not_wait(limited: ChildProcess, topic_name: str) -> None:
     _create(limited, topic_name)
     _limit(limited, {"client-id": topic_name}, producer_byte_rate=RATE)
@@ -108,6 +112,7 @@ def test_others_do_not_wait(limited: ChildProcess, topic_name: str) -> None:
         assert time.monotonic() - start_s < 2
 
 
+@LATER
 def test_a_consumer_gets_no_more_records_than_its_quota(limited: ChildProcess, topic_name: str) -> None:
     _create(limited, topic_name)
     _limit(limited, {"client-id": topic_name}, consumer_byte_rate=RATE)
@@ -128,6 +133,7 @@ def test_a_consumer_gets_no_more_records_than_its_quota(limited: ChildProcess, t
     assert seconds >= 0.5 * (1 - WITHIN)
 
 
+@LATER
 def test_a_request_waits_one_window_at_most(limited: ChildProcess, topic_name: str) -> None:
     _limit(limited, {"client-id": topic_name}, request_percentage=1e-6)
     with Wire(limited.bootstrap, topic_name) as wire:
@@ -158,6 +164,7 @@ def test_changes_of_topics_are_refused_or_delayed(limited: ChildProcess, topic_n
         assert 12_000 < deleted.throttle_time_ms <= 15_000
 
 
+@LATER
 def test_a_stock_producer_keeps_the_rate(limited: ChildProcess, topic_name: str) -> None:
     _create(limited, topic_name)
     _limit(limited, {"client-id": topic_name}, producer_byte_rate=500_000)
