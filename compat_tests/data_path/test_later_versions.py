@@ -51,7 +51,7 @@ def wire(broker: Broker) -> Iterator[Wire]:
 def _offset(wire: Wire, topic: str, timestamp: int, version: int) -> tuple[int, int, int, int]:
     """Error code, timestamp, offset and epoch."""
     asked = [ListOffsetsTopic(topic, [ListOffsetsPartition(0, -1, timestamp)])]
-    request = ListOffsetsRequest(-1, 0, asked, **({"timeout_ms": 1000} if version >= 10 else {}))
+    request = ListOffsetsRequest(-1, 0, asked, timeout_ms=1000 if version >= 10 else 0)
     (answer,) = wire.ask(request, version).topics[0].partitions
     return answer.error_code, answer.timestamp, answer.offset, answer.leader_epoch
 

@@ -14,32 +14,37 @@ from pathlib import Path
 from compat_tests.report import client_table, results
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.server.dispatch.api_table import Api
+from kafkapy.server.dispatch.releases import SERVED
 from kafkapy.server.handlers import REGISTRY
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "compatibility.md"
 HANDLERS = ROOT / "kafkapy" / "server" / "handlers"
 
-# The ranges that a running Apache Kafka 2.7.2 in ZooKeeper mode lists in its ApiVersions response.
-KAFKA_2_7 = {
-    0: (0, 8), 1: (0, 12), 2: (0, 5), 3: (0, 9), 4: (0, 4), 5: (0, 3), 6: (0, 6), 7: (0, 3), 8: (0, 8), 9: (0, 7),
-    10: (0, 3), 11: (0, 7), 12: (0, 4), 13: (0, 4), 14: (0, 5), 15: (0, 5), 16: (0, 4), 17: (0, 1), 18: (0, 3),
-    19: (0, 6), 20: (0, 5), 21: (0, 2), 22: (0, 4), 23: (0, 3), 24: (0, 2), 25: (0, 2), 26: (0, 2), 27: (0, 0),
-    28: (0, 3), 29: (0, 2), 30: (0, 2), 31: (0, 2), 32: (0, 3), 33: (0, 1), 34: (0, 1), 35: (0, 2), 36: (0, 2),
-    37: (0, 3), 38: (0, 2), 39: (0, 2), 40: (0, 2), 41: (0, 2), 42: (0, 2), 43: (0, 2), 44: (0, 1), 45: (0, 0),
-    46: (0, 0), 47: (0, 0), 48: (0, 0), 49: (0, 0), 50: (0, 0), 51: (0, 0), 56: (0, 0), 57: (0, 0),
+RELEASES = ("2.7.2", "3.9.1", "4.4.0")
+"""The releases in the order of ``Versions``."""
+
+KRAFT, SHARE, STREAMS = "belongs to KRaft", "share groups are not built", "streams groups are not built"
+NOT_BUILT = {
+    55: KRAFT, 58: KRAFT, 64: KRAFT, 67: KRAFT, 80: KRAFT, 81: KRAFT, 94: KRAFT,
+    **dict.fromkeys((76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92), SHARE),
+    **dict.fromkeys((88, 89, 93), STREAMS),
 }  # fmt: skip
+"""By key, why an API is not served."""
+NAMES = {ApiKey.LIST_CLIENT_METRICS_RESOURCES: "ListConfigResources"}
+"""Names that have changed since 3.9.1, from which ``ApiKey`` has them."""
 
 HEAD = """# What kafkapy serves of Kafka's protocol, and to whom
 
 Made by `python -m compat_tests.report.compatibility` from `kafkapy/server/handlers/__init__.py`, the card that opens
 each handler, and `docs/compatibility.json`, which `make compatibility` writes; `make check` fails when it is stale. The
-versions of Apache Kafka are those that a running 2.7.2 lists.
+versions of Apache Kafka are those that a running broker lists to clients: 2.7.2 and 3.9.1 beside ZooKeeper, 4.4.0 as a
+KRaft node. `kafkapy start --act-as 4.4` serves what is in both columns, kafkapy's and that release's, and nothing else.
 
 ## APIs
 
-| key | API | kafkapy | Apache Kafka 2.7.2 | not done |
-|---:|---|---|---|---|
+| key | API | kafkapy | 2.7.2 | 3.9.1 | 4.4.0 | not done |
+|---:|---|---|---|---|---|---|
 """
 
 
@@ -62,17 +67,17 @@ def _range(versions: tuple[int, int] | None) -> str:
 
 
 def _row(key: int, api: Api | None) -> str:
-    kafka = _range(KAFKA_2_7.get(key))
-    name = "".join(word.capitalize() for word in ApiKey(key).name.split("_"))
+    kafka = " | ".join(map(_range, SERVED.get(key, (None,) * len(RELEASES))))
+    name = NAMES.get(ApiKey(key), "".join(word.capitalize() for word in ApiKey(key).name.split("_")))
     if api is None:
-        return f"| {key} | {name} | – | {kafka} | not built yet |"
+        return f"| {key} | {name} | – | {kafka} | {NOT_BUILT.get(key, 'not built yet')} |"
     ours = _range((api.min_version, api.max_version)) + (" (between brokers only)" if api.between_brokers else "")
     return f"| {key} | {name} | {ours} | {kafka} | {not_done(card(api.module))} |"
 
 
 def page() -> str:
     """Return the whole page."""
-    keys = sorted(KAFKA_2_7.keys() | {int(key) for key in REGISTRY})
+    keys = sorted(SERVED.keys() | {int(key) for key in REGISTRY})
     rows = [_row(key, REGISTRY.get(ApiKey(key))) for key in keys]
     return HEAD + "\n".join(rows) + "\n\n" + client_table.page_of(client_table.read())
 

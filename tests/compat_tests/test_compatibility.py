@@ -4,6 +4,7 @@ import pytest
 
 from compat_tests.report import compatibility
 from kafkapy.protocol.api_keys import ApiKey
+from kafkapy.server.dispatch.releases import SERVED
 from kafkapy.server.handlers import REGISTRY
 
 
@@ -36,10 +37,15 @@ def test_every_api_of_the_registry_has_a_row_and_a_card() -> None:
         assert compatibility.card(api.module)
 
 
-def test_no_version_is_advertised_that_kafka_2_7_does_not_have() -> None:
+def test_no_version_is_advertised_that_no_release_has() -> None:
     for api in REGISTRY.values():
-        low, high = compatibility.KAFKA_2_7[int(api.key)]
+        ranges = [versions for versions in SERVED[api.key] if versions is not None]
+        low, high = min(first for first, _ in ranges), max(last for _, last in ranges)
         assert low <= api.min_version <= api.max_version <= high, ApiKey(api.key).name
+
+
+def test_apis_that_are_not_served_say_why() -> None:
+    assert "| 76 | ShareGroupHeartbeat | – | – | – | 1 | share groups are not built |" in compatibility.page()
 
 
 def test_unsupported_features_are_read_from_the_card() -> None:

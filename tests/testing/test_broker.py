@@ -8,6 +8,9 @@ import pytest
 
 import kafkapy.testing
 from harness.client import Client, batch
+from harness.wire import Wire
+from kafkapy.protocol.api_keys import ApiKey
+from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.testing import Broker, BrokerNotRunningError, BrokerStartError, NotInTimeError
 
 
@@ -108,3 +111,16 @@ def test_every_listed_name_can_be_imported() -> None:
         assert getattr(kafkapy.testing, name).__name__ == name
     with pytest.raises(AttributeError, match="Brokers"):
         _ = kafkapy.testing.Brokers
+
+
+@pytest.mark.parametrize(("act_as", "oldest_fetch"), [(None, 0), ("2.7", 0), ("4.4", 4)])
+def test_a_broker_acts_as_a_release(act_as: str | None, oldest_fetch: int) -> None:
+    with Broker(act_as=act_as) as broker, Wire(broker.bootstrap) as wire:
+        listed = {each.api_key: each.min_version for each in wire.ask(ApiVersionsRequest(), 0).api_keys}
+        assert listed[ApiKey.FETCH] == oldest_fetch
+        assert (ApiKey.DESCRIBE_CLUSTER in listed) is (act_as != "2.7")
+
+
+def test_a_release_must_be_known() -> None:
+    with pytest.raises(BrokerStartError, match=r"kafkapy\.api\.release"):
+        Broker(act_as="3.0").start()
