@@ -35,6 +35,8 @@ from kafkapy.protocol.messages.alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
+from kafkapy.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from kafkapy.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafkapy.protocol.messages.controlled_shutdown import ControlledShutdownRequest
 from kafkapy.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from kafkapy.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -129,6 +131,7 @@ def on_id(operation: Op, name: str = "x") -> Right:
 NO_TOPIC, NO_GROUP, NO_CLUSTER, NO_ID = 29, 30, 31, 53
 UNKNOWN_TOPIC = 3
 TRANSACTIONAL_ID_NOT_FOUND = 105
+GROUP_ID_NOT_FOUND = 69
 CLUSTER_ACTION = on_cluster(Op.CLUSTER_ACTION)
 IDEMPOTENT = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
 
@@ -516,6 +519,16 @@ LATER_ROWS: dict[str, Row] = {
         0,
         ((on_topic(Op.DESCRIBE),), {NO_TOPIC}),
         ((on_topic(Op.DESCRIBE), on_topic(Op.DESCRIBE, "hidden")), set()),
+    ),
+    "consumer group heartbeat": _row(
+        ConsumerGroupHeartbeatRequest("g", "m", 0, None, None, 60_000, ["t", "hidden"], topic_partitions=[]),
+        1,
+        ((), {NO_GROUP}),
+        ((on_group(Op.READ), on_topic(Op.DESCRIBE)), {NO_TOPIC}),
+        ((on_group(Op.READ), on_topic(Op.DESCRIBE), on_topic(Op.DESCRIBE, "hidden")), set()),
+    ),
+    "consumer group describe": _row(
+        ConsumerGroupDescribeRequest(["g"]), 1, ((), {NO_GROUP}), ((on_group(Op.DESCRIBE),), {GROUP_ID_NOT_FOUND})
     ),
 }
 """Rows of APIs that Apache Kafka 2.7.2 does not have."""

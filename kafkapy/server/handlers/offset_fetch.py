@@ -7,7 +7,8 @@ written an offset.
 Errors: COORDINATOR_LOAD_IN_PROGRESS 14, COORDINATOR_NOT_AVAILABLE 15, NOT_COORDINATOR 16; of a partition:
 UNSTABLE_OFFSET_COMMIT 88. An offset that was never committed is -1 without an error; in version 0 it is -1 with
 UNKNOWN_TOPIC_OR_PARTITION 3, as for a partition that does not exist, and other errors are KAFKA_STORAGE_ERROR 56 and
-UNKNOWN_SERVER_ERROR -1. With an authorizer GROUP_AUTHORIZATION_FAILED 30 of a group, TOPIC_AUTHORIZATION_FAILED 29 of a
+UNKNOWN_SERVER_ERROR -1. From version 9 on, of a member of a consumer group (KIP-848): UNKNOWN_MEMBER_ID 25,
+STALE_MEMBER_EPOCH 113. With an authorizer GROUP_AUTHORIZATION_FAILED 30 of a group, TOPIC_AUTHORIZATION_FAILED 29 of a
 partition. From version 8 on a request that names groups again and again is refused with the end of its connection if
 the response would have more than ``MOST_OFFSETS``.
 """
@@ -97,10 +98,11 @@ def _fetch_group(
     rights = context.rights()
     if rights is not None and not rights.may(AclOperation.DESCRIBE, AclResourceType.GROUP, group.group_id):
         return OffsetFetchResponseGroup(group.group_id, [], ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    coordinator = context.services.group_coordinator
+    if error_code := coordinator.consumer.fetch_error(group.group_id, group.member_id, group.member_epoch):
+        return OffsetFetchResponseGroup(group.group_id, [], error_code)
     wanted = None if group.topics is None else (yield from named_partitions(group.topics))
-    error_code, offsets = yield from context.services.group_coordinator.fetch_offsets(
-        group.group_id, wanted, require_stable=require_stable
-    )
+    error_code, offsets = yield from coordinator.fetch_offsets(group.group_id, wanted, require_stable=require_stable)
     topics = yield from rows_by_topic({} if error_code else offsets, _topic_of_group, _add_of_group)
     if rights is not None:
         topics = yield from _visible(rights, topics, names_all=group.topics is None)

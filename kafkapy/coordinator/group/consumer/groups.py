@@ -250,6 +250,12 @@ class ConsumerGroups(GroupType):
         self._fence(group, member)
         return 0
 
+    def fetch_error(self, group_id: str, member_id: str | None, member_epoch: int) -> int:
+        """The error code of an OffsetFetch that names a member of a consumer group; 0 for any other."""
+        shard = self._runtime.find(group_id)
+        group = None if isinstance(shard, int) else shard.groups.get(group_id)
+        return group.fetch_error(member_id, member_epoch) if isinstance(group, ConsumerGroup) else 0
+
     # ConsumerGroupDescribe
 
     def describe(self, group_id: str) -> Steps[ConsumerGroupDescription]:

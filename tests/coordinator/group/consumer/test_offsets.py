@@ -68,7 +68,11 @@ def test_commits_in_transactions(member_id: str, epoch: int, error_code: int) ->
     [("a", 3, 0), (None, -1, 0), ("a", 2, STALE), ("x", 3, UNKNOWN_MEMBER), (None, 3, UNKNOWN_MEMBER)],
 )
 def test_the_epoch_of_a_fetch(member_id: str | None, epoch: int, error_code: int) -> None:
-    assert two_members().consumer_group().fetch_error(member_id, epoch) == error_code
+    world = two_members()
+    assert world.coordinator.consumer.fetch_error("g", member_id, epoch) == error_code
+    assert world.coordinator.consumer.fetch_error("unknown", member_id, epoch) == 0
+    world.coordinator.shutdown()
+    assert world.coordinator.consumer.fetch_error("g", member_id, epoch) == 0  # the fetch itself fails
 
 
 def test_offsets_of_topics_that_members_read_stay() -> None:
