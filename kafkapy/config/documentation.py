@@ -10,6 +10,7 @@ from kafkapy.config.broker_config import REFUSED_KEYS
 from kafkapy.config.broker_keys import base_name
 from kafkapy.config.oauth_keys import OAUTH_DOCUMENTATION
 from kafkapy.config.own_keys import OWN_DOCUMENTATION
+from kafkapy.config.transaction_keys import TRANSACTION_DOCUMENTATION
 
 _NOT_USED: Final = "kafkapy does not use this key."
 _REFUSED: Final = "kafkapy does not start while this key is set."
@@ -17,6 +18,7 @@ _REFUSED: Final = "kafkapy does not start while this key is set."
 _BROKER: Final[dict[str, str]] = {
     **OWN_DOCUMENTATION,
     **OAUTH_DOCUMENTATION,
+    **TRANSACTION_DOCUMENTATION,
     # ZooKeeper
     "zookeeper.connect": "Addresses of the ZooKeeper servers that keep the cluster's metadata, as host:port separated by commas, with an optional path at the end. Without it kafkapy keeps the metadata in its own data directory.",
     "zookeeper.session.timeout.ms": "How long ZooKeeper keeps the broker registered after the broker's last message, in milliseconds.",

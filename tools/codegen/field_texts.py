@@ -438,4 +438,9 @@ TEXTS: Final = {
     "FeatureUpdateKey.max_version_level": "highest version level to finalize; below 1: delete the feature",
     "allow_downgrade": "also lower the version level",
     "upgrade_type": "1: upgrade only, 2: safe downgrades, 3: all downgrades",
+    # transactions of version 2
+    "previous_producer_id": "id of the producer in the record before; -1: none",
+    "next_producer_id": "id that the producer gets when the transaction is complete; -1: the same",
+    "next_producer_epoch": "epoch of a client that takes part in a two-phase commit; -1: none",
+    "client_transaction_version": "transaction version of the client's last request; 0: below 2",
 }
