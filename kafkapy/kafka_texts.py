@@ -224,6 +224,32 @@ EMPTY_FEATURE_NAME: Final = "Feature name can not be empty."
 NO_FEATURE_TO_DELETE: Final = "Can not delete non-existing finalized feature."
 
 
+def feature_not_updated(feature: str, level: int, reason: str) -> str:
+    """The message of a request with a feature that can't get the level (Apache Kafka 4.4)."""
+    return (
+        "The update failed for all features since the following feature had an error: "
+        f"Invalid update version {level} for feature {feature}. {reason}"
+    )
+
+
+UNKNOWN_UPGRADE_TYPE: Final = "The controller does not support the given upgrade type."
+NEGATIVE_FEATURE_LEVEL: Final = "A feature version cannot be less than 0."
+NOT_A_FEATURE_UPGRADE: Final = (
+    "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe downgrade."
+)
+NOT_A_FEATURE_DOWNGRADE: Final = "Can't downgrade to a newer version."
+
+
+def feature_not_supported(node: str) -> str:
+    """A feature that a node does not know."""
+    return f"{node} does not support this feature."
+
+
+def feature_level_not_supported(node: str, lowest: int, highest: int) -> str:
+    """A level of a feature that a node does not know."""
+    return f"{node} only supports versions {lowest}-{highest}"
+
+
 def feature_level_too_low(level: int) -> str:
     """A version level that would delete the feature, which the request does not allow."""
     return (

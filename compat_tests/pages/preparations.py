@@ -50,20 +50,22 @@ from kafkapy.protocol.messages.add_partitions_to_txn import *
 with ClusterClient() as client:
     producer = transactions.abort(client, "etl-1", 60_000)
     request = AddPartitionsToTxnRequest([], "etl-1", *producer, [AddPartitionsToTxnTopic("orders", [0])])
-    client.transaction_coordinator("etl-1").call(request, AddPartitionsToTxnResponse)
+    client.transaction_coordinator("etl-1").call(request, AddPartitionsToTxnResponse, at_most=3)
 END
 """
 """A transaction of etl-1."""
 HANGING: Final = """
 python - <<'END'
+from kafkapy.clients import configs
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.protocol.messages.produce import *
 from kafkapy.records.record import Record, encode_batch
 fields = dict(producer_id=77_000, producer_epoch=0, base_sequence=0, is_transactional=True)
 batch = encode_batch([Record(b"k", b"late", 0)], **fields)
 with ClusterClient() as client:
+    configs.alter(client, "broker", "", {"transaction.partition.verification.enable": "false"})
     data = [TopicProduceData("orders", partition_data=[PartitionProduceData(0, memoryview(batch))])]
-    client.call(ProduceRequest("gone", -1, 10_000, data), ProduceResponse)
+    client.any_broker().call(ProduceRequest("gone", -1, 10_000, data), ProduceResponse, at_most=11)
 END
 """
 """A transaction that no coordinator knows."""

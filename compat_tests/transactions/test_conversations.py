@@ -37,6 +37,19 @@ NOT_GIVEN_OUT = "a batch of an epoch that the coordinator did not give out: INVA
     reason="a producer that names its epoch within a transaction is initialized again, not told PRODUCER_FENCED (90)",
 )
 @pytest.mark.differs("kafka-4.4.0", cases=["sequences"], reason=NOT_GIVEN_OUT)
+@pytest.mark.differs(
+    "kafkapy",
+    cases=[
+        "versions",
+        "initialize_over_open",
+        "without_adding",
+        "markers",
+        "offsets_refused",
+        "offsets_of_nobody",
+        "offsets_fenced",
+    ],
+    reason="verifies transactions, as Apache Kafka does from 3.6 on (KIP-890)",
+)
 @pytest.mark.parametrize("name", ALL)
 def test_the_answers_equal_those_of_2_7_2(broker: Broker, topic_name: str, name: str) -> None:
     with Wire(broker.bootstrap) as wire:

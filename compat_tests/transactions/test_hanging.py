@@ -136,7 +136,9 @@ def read_committed(broker: Broker, topic: str) -> list[bytes]:
 
 
 unverified = pytest.mark.differs(
-    *IN_KRAFT, reason="a transactional batch for a partition that was not added: INVALID_TXN_STATE (48) (KIP-890)"
+    "kafkapy",
+    *IN_KRAFT,
+    reason="a transactional batch for a partition that was not added: INVALID_TXN_STATE (48) (KIP-890)",
 )
 
 

@@ -10,6 +10,7 @@ from kafkapy.config.consumer_group_keys import CONSUMER_GROUP_KEYS
 from kafkapy.config.keys import AtLeast, ConfigKey, ConfigType, Dynamic, Importance, OneOf, Release
 from kafkapy.config.oauth_keys import OAUTH_KEYS
 from kafkapy.config.own_keys import OWN_BROKER_KEYS
+from kafkapy.config.transaction_keys import TRANSACTION_KEYS
 
 BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, CLASS, PASSWORD = ConfigType
 READ_ONLY, PER_BROKER, CLUSTER_WIDE = Dynamic
@@ -264,7 +265,9 @@ _THROTTLE_KEYS: Final = (
 BROKER_KEYS: Final[dict[str, ConfigKey]] = {key.name: key for key in _STATIC_KEYS}
 """Every key that ``server.properties`` may hold."""
 
-KNOWN_KEYS: Final[dict[str, ConfigKey]] = BROKER_KEYS | OAUTH_KEYS | CONSUMER_GROUP_KEYS | OWN_BROKER_KEYS
+KNOWN_KEYS: Final[dict[str, ConfigKey]] = (
+    BROKER_KEYS | OAUTH_KEYS | CONSUMER_GROUP_KEYS | TRANSACTION_KEYS | OWN_BROKER_KEYS
+)
 """The keys of Apache Kafka 2.7, those of later releases, and those that only kafkapy has."""
 
 DYNAMIC_ONLY_KEYS: Final[dict[str, ConfigKey]] = {key.name: key for key in _THROTTLE_KEYS}

@@ -12,6 +12,7 @@ from kafkapy.config.consumer_group_keys import CONSUMER_GROUP_DOCUMENTATION
 from kafkapy.config.java_classes import KNOWN_CLASSES
 from kafkapy.config.oauth_keys import OAUTH_DOCUMENTATION
 from kafkapy.config.own_keys import OWN_DOCUMENTATION
+from kafkapy.config.transaction_keys import TRANSACTION_DOCUMENTATION
 
 _NOT_USED: Final = "kafkapy does not use this key."
 _REFUSED: Final = "kafkapy does not start while this key is set."
@@ -21,6 +22,7 @@ _BROKER: Final[dict[str, str]] = {
     **OWN_DOCUMENTATION,
     **OAUTH_DOCUMENTATION,
     **CONSUMER_GROUP_DOCUMENTATION,
+    **TRANSACTION_DOCUMENTATION,
     # ZooKeeper
     "zookeeper.connect": "Addresses of the ZooKeeper servers that keep the cluster's metadata, as host:port separated by commas, with an optional path at the end. Without it kafkapy keeps the metadata in its own data directory.",
     "zookeeper.session.timeout.ms": "How long ZooKeeper keeps the broker registered after the broker's last message, in milliseconds.",

@@ -68,10 +68,11 @@ def respond(answer: Answer[T], build: Callable[[T], R]) -> R | Awaitable[R]:
 
 async def respond_in_turns(answer: Answer[T], build: Callable[[T], Steps[R]]) -> R:
     """Wait for ``answer``, then ``build`` the response in steps."""
-    return await in_turns(build(await _value_of(answer)))
+    return await in_turns(build(await future_of(answer)))
 
 
-def _value_of(answer: Answer[T]) -> "asyncio.Future[T]":
+def future_of(answer: Answer[T]) -> "asyncio.Future[T]":
+    """Return a future of the value."""
     future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
     def deliver(value: T) -> None:

@@ -191,15 +191,29 @@ class ClusterIdZNode:
 
 
 class FeatureZNode:
-    """``/feature``: finalized features; enabled and empty with inter-broker protocol 2.7."""
+    """``/feature``: finalized features by name; enabled and empty with inter-broker protocol 2.7.
+
+    Version 1 has a range of levels for each feature, version 2 (Apache Kafka 3.3) one level.
+    """
 
     PATH: Final = "/feature"
     ENABLED: Final = 1
 
     @classmethod
-    def encode(cls) -> bytes:
-        """Version 1, no features."""
-        return encode_json({"features": {}, "version": 1, "status": cls.ENABLED})
+    def encode(cls, levels: Mapping[str, int] | None = None) -> bytes:
+        """Version 1 without features, as every release reads it, else version 2."""
+        return encode_json({"features": dict(levels or {}), "version": 2 if levels else 1, "status": cls.ENABLED})
+
+    @classmethod
+    def decode(cls, data: bytes | None) -> dict[str, int]:
+        """The finalized level of each feature; of version 1 the highest one of the range."""
+        value = decode_json(data)
+        if value.get("status") != cls.ENABLED:
+            return {}
+        features = required(value, "features")
+        if value.get("version") == 1:
+            return {name: int(levels["max_version_level"]) for name, levels in features.items()}
+        return {name: int(level) for name, level in features.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,11 +125,13 @@ class ValidatedBatch(NamedTuple):
 class CheckedBatch(NamedTuple):
     """A client's batch that was validated, but could not be appended at once.
 
-    ``first_offset`` is the log end offset at the time of the validation.
+    ``first_offset`` is the log end offset at the time of the validation. ``guard`` is that of the verification of the
+    transaction that the batch begins (``storage.log.producer_state``).
     """
 
     valid: ValidatedBatch
     first_offset: int = 0
+    guard: object | None = None
 
 
 class LargeBatchError(Exception):

@@ -54,6 +54,19 @@ class UnrecalledBatchError(Exception):
         self.checked = checked
 
 
+class UnverifiedBatchError(Exception):
+    """A client's batch would begin a transaction here, and its coordinator has not confirmed the transaction.
+
+    Nothing was written. Ask the coordinator, then append ``checked``, which has the guard of this verification, or call
+    ``ProducerState.forget_verification``. The validation may have changed the batch in place, so it must not be
+    validated again.
+    """
+
+    def __init__(self, checked: CheckedBatch) -> None:
+        super().__init__("the coordinator has to confirm the transaction")
+        self.checked = checked
+
+
 class UnexpectedAppendOffsetError(BrokerError):
     """A follower received batches that don't continue its log."""
 

@@ -25,7 +25,7 @@ Run = Callable[..., Ran]
 
 @pytest.fixture(scope="package")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with thread_broker(tmp_path_factory.mktemp("broker")) as address:
+    with thread_broker(tmp_path_factory.mktemp("broker"), transaction_partition_verification_enable="false") as address:
         yield address
 
 

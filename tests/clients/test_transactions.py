@@ -23,7 +23,7 @@ def begin(client: ClusterClient, transactional_id: str, topic: str) -> tuple[int
 def add_partition(client: ClusterClient, transactional_id: str, producer: tuple[int, int], topic: str) -> None:
     """Add partition 0 of a topic to a producer's transaction."""
     request = AddPartitionsToTxnRequest([], transactional_id, *producer, [AddPartitionsToTxnTopic(topic, [0])])
-    answer = client.transaction_coordinator(transactional_id).call(request, AddPartitionsToTxnResponse)
+    answer = client.transaction_coordinator(transactional_id).call(request, AddPartitionsToTxnResponse, at_most=3)
     assert answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code == 0
 
 

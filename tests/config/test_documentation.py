@@ -13,6 +13,7 @@ from kafkapy.config.errors import InvalidConfigError
 from kafkapy.config.oauth_keys import OAUTH_KEYS
 from kafkapy.config.own_keys import OWN_BROKER_KEYS, OWN_TOPIC_KEYS
 from kafkapy.config.topic_keys import BROKER_KEY_OF, TOPIC_KEYS
+from kafkapy.config.transaction_keys import TRANSACTION_KEYS
 
 BROKER_NAMES = [*KNOWN_KEYS, *DYNAMIC_ONLY_KEYS]
 TOPIC_NAMES = [*TOPIC_KEYS, *OWN_TOPIC_KEYS]
@@ -36,7 +37,7 @@ def _texts() -> list[str]:
 
 def test_every_key_has_its_own_text() -> None:
     texts = _texts()
-    newer = len(OAUTH_KEYS) + len(CONSUMER_GROUP_KEYS)
+    newer = len(OAUTH_KEYS) + len(CONSUMER_GROUP_KEYS) + len(TRANSACTION_KEYS)
     assert len(texts) == 216 + 3 + 26 + newer + len(OWN_BROKER_KEYS) + len(OWN_TOPIC_KEYS)
     assert len(set(texts)) == len(texts)
 

@@ -508,4 +508,9 @@ TEXTS: Final = {
     "next_cursor": "first partition that the response has no room for; null: none",
     "eligible_leader_replicas": "replicas out of sync that may be elected; null: not kept",
     "last_known_elr": "the last eligible replicas; null: not kept",
+    # transactions of version 2
+    "previous_producer_id": "id of the producer in the record before; -1: none",
+    "next_producer_id": "id that the producer gets when the transaction is complete; -1: the same",
+    "next_producer_epoch": "epoch of a client that takes part in a two-phase commit; -1: none",
+    "client_transaction_version": "transaction version of the client's last request; 0: below 2",
 }

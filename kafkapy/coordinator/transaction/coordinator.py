@@ -21,6 +21,7 @@ from kafkapy.coordinator.transaction.states import STATE_NAMES
 from kafkapy.coordinator.transaction.transaction import (
     AddCall,
     EndCall,
+    Ended,
     InitializeCall,
     Initialized,
     Transaction,
@@ -108,12 +109,21 @@ class TransactionCoordinator:
             return Answer.of(found)
         return self._write(found, decisions.add_partitions(found[1], call, self._clock.now_ms()), int)
 
-    def end(self, call: EndCall) -> Answer[int]:
-        """EndTxn: an error code; 0 once the decision is in the log. The markers are written afterwards."""
+    def verify(self, call: AddCall) -> int:
+        """An error code if the partitions are not part of the open transaction, else 0; nothing is written."""
+        found = self._find(call.transactional_id)
+        return found if isinstance(found, int) else decisions.verify(found[1], call)
+
+    def end(self, call: EndCall, new_id: int | None = None) -> Answer[Ended] | None:
+        """EndTxn: answered once the decision is in the log; the markers are written afterwards.
+
+        None means: call it again with ``new_id``, a producer id that has not been used yet.
+        """
         found = self._find(call.transactional_id)
         if isinstance(found, int):
-            return Answer.of(found)
-        return self._write(found, decisions.end(found[1], call, self._clock.now_ms()), int, soon=self._soon)
+            return Answer.of(Ended(found))
+        decided = decisions.end(found[1], call, self._clock.now_ms(), new_id)
+        return None if decided is None else self._write(found, decided, Ended, soon=self._soon)
 
     def describe(self, transactional_id: str) -> TransactionData | int:
         """DescribeTransactions: the state of a transactional id, or an error code."""

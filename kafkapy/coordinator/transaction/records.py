@@ -2,7 +2,9 @@
 
     key 0    transactional id
     value 0  producer, time-out, state, partitions, timestamps; null: the transactional id has expired
+    value 1  the same with tagged fields: the client's transaction version, the previous and the next producer id
 
+Value 1 is written for clients of transaction version 2 alone, so that Apache Kafka before 3.8 loads all other ids.
 Empty has null for partitions, every other state a list. Layouts: ``protocol/messages/stored/transaction_log.py``.
 """
 
@@ -22,6 +24,7 @@ from kafkapy.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, TopicP
 
 KEY_VERSION = 0
 VALUE_VERSION = 0
+TAGGED_VALUE_VERSION = 1
 
 _VERSION = Struct(">h")
 _HEAD = Struct(">qhib")
@@ -76,6 +79,9 @@ def decode_value(value: bytes) -> TransactionData:
         ),
         stored.transaction_last_update_timestamp_ms,
         stored.transaction_start_timestamp_ms,
+        stored.client_transaction_version,
+        stored.next_producer_id,
+        stored.previous_producer_id,
     )
 
 
@@ -84,6 +90,8 @@ def transaction_record(transactional_id: str, data: TransactionData | None, time
     key = _key(transactional_id)
     if data is None:
         return Record(key, None, timestamp_ms)
+    if data.client_version:
+        return Record(key, _tagged_value(data), timestamp_ms)
     partitions = None if data.state is EMPTY else data.partitions
     is_kept = partitions is None or len(partitions) <= _KNOWN_PARTITIONS
     value = bytearray(_value(partitions) if is_kept else _value.__wrapped__(partitions))
@@ -95,11 +103,30 @@ def transaction_record(transactional_id: str, data: TransactionData | None, time
 @lru_cache(maxsize=_KNOWN_VALUES)
 def _value(partitions: tuple[TopicPartition, ...] | None) -> bytes:
     """A value with these partitions, all numbers 0: a producer writes to the same ones again and again."""
+    return _encode(TransactionLogValue(transaction_partitions=_schemas(partitions)), VALUE_VERSION)
+
+
+def _tagged_value(data: TransactionData) -> bytes:
+    value = TransactionLogValue(
+        data.producer_id,
+        data.producer_epoch,
+        data.timeout_ms,
+        data.state,
+        _schemas(None if data.state is EMPTY else data.partitions),
+        data.last_update_ms,
+        data.start_ms,
+        previous_producer_id=data.previous_producer_id,
+        next_producer_id=data.next_producer_id,
+        client_transaction_version=data.client_version,
+    )
+    return _encode(value, TAGGED_VALUE_VERSION)
+
+
+def _schemas(partitions: tuple[TopicPartition, ...] | None) -> list[PartitionsSchema] | None:
     topics: dict[str, list[int]] = {}
     for topic, index in partitions or ():
         topics.setdefault(topic, []).append(index)
-    schemas = None if partitions is None else [PartitionsSchema(*each) for each in topics.items()]
-    return _encode(TransactionLogValue(transaction_partitions=schemas), VALUE_VERSION)
+    return None if partitions is None else [PartitionsSchema(*each) for each in topics.items()]
 
 
 def batch_of(records: Sequence[Record], timestamp_ms: int) -> ValidatedBatch:

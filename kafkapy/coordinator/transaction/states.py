@@ -47,15 +47,15 @@ COMPLETE_ABORT = TransactionState.COMPLETE_ABORT
 
 TRANSITIONS: dict[TransactionState, frozenset[TransactionState]] = {
     # a producer has its id and epoch
-    EMPTY: frozenset({EMPTY, ONGOING}),
+    EMPTY: frozenset({EMPTY, ONGOING, PREPARE_ABORT}),
     # partitions are added until the producer, its successor or the time-out ends it
     ONGOING: frozenset({ONGOING, PREPARE_COMMIT, PREPARE_ABORT}),
     # decided: markers are sent
     PREPARE_COMMIT: frozenset({COMPLETE_COMMIT}),
     PREPARE_ABORT: frozenset({COMPLETE_ABORT}),
-    # every partition has its marker
-    COMPLETE_COMMIT: frozenset({EMPTY, ONGOING}),
-    COMPLETE_ABORT: frozenset({EMPTY, ONGOING}),
+    # every partition has its marker; an abort without partitions gives the producer of version 2 another epoch
+    COMPLETE_COMMIT: frozenset({EMPTY, ONGOING, PREPARE_ABORT}),
+    COMPLETE_ABORT: frozenset({EMPTY, ONGOING, PREPARE_ABORT}),
 }
 
 
@@ -95,6 +95,8 @@ ABORT: dict[TransactionState, int] = {
 }  # fmt: skip
 
 PREPARED = frozenset({PREPARE_COMMIT, PREPARE_ABORT})
+
+COMPLETE = frozenset({COMPLETE_COMMIT, COMPLETE_ABORT})
 
 # an unused transactional id is forgotten in these
 IDLE = frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT})

@@ -9,8 +9,17 @@ MAX_EPOCH: Final = 32_767
 """The largest int16. Producers get epochs up to ``MAX_EPOCH - 1``; ``MAX_EPOCH`` only fences the last of them."""
 
 
+EPOCH_PER_TRANSACTION: Final = 2
+"""The transaction version in which each transaction has an epoch of its own (KIP-890)."""
+
+
 class TransactionData(NamedTuple):
-    """One record of ``__transaction_state``. ``start_ms`` is when the first partition was added, -1 before."""
+    """One record of ``__transaction_state``. ``start_ms`` is when the first partition was added, -1 before.
+
+    ``client_version`` is the transaction version of the client's last request (0: below 2). ``next_producer_id`` is the
+    id that the producer gets when a transaction is completed in which its id used up the last epoch.
+    ``previous_producer_id`` is the id of the record before.
+    """
 
     producer_id: int
     producer_epoch: int
@@ -19,6 +28,9 @@ class TransactionData(NamedTuple):
     partitions: tuple[TopicPartition, ...] = ()
     last_update_ms: int = NO_TIMESTAMP
     start_ms: int = NO_TIMESTAMP
+    client_version: int = 0
+    next_producer_id: int = NO_PRODUCER_ID
+    previous_producer_id: int = NO_PRODUCER_ID
 
     @property
     def is_epoch_exhausted(self) -> bool:
@@ -103,6 +115,7 @@ class AddCall(NamedTuple):
     transactional_id: str
     producer: ProducerIdAndEpoch
     partitions: tuple[TopicPartition, ...]
+    client_version: int = 0
 
 
 class EndCall(NamedTuple):
@@ -111,10 +124,18 @@ class EndCall(NamedTuple):
     transactional_id: str
     producer: ProducerIdAndEpoch
     is_commit: bool
+    client_version: int = 0
+
+
+class Ended(NamedTuple):
+    """The result of an EndTxn, with the producer's next id and epoch in transaction version 2."""
+
+    error_code: int
+    producer: ProducerIdAndEpoch = NO_ID_AND_EPOCH
 
 
 class Transition(NamedTuple):
-    """The record to write. ``previous`` is set for a new producer only."""
+    """The record to write. ``previous`` is set for a new producer, or a new epoch, only."""
 
     data: TransactionData
     previous: ProducerIdAndEpoch | None = None

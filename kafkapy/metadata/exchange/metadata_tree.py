@@ -18,6 +18,7 @@ from kafkapy.metadata.znodes import (
     ConfigZNode,
     ControllerEpochZNode,
     DeleteTopicsZNode,
+    FeatureZNode,
     LeaderIsr,
     PartitionStateZNode,
     ProducerIdBlockZNode,
@@ -102,8 +103,13 @@ class MetadataTree:
         return {name: config for name, config in found.items() if config}
 
     def for_kafka(self) -> "MetadataTree":
-        """The same without the keys that are kafkapy's own: Apache Kafka refuses to change a topic that has one."""
+        """The same without what Apache Kafka on ZooKeeper refuses: finalized features, and kafkapy's own keys.
+
+        It does not start with a feature that it does not support, and does not change a topic that has such a key.
+        """
         nodes = dict(self.nodes)
+        if FeatureZNode.PATH in nodes:
+            nodes[FeatureZNode.PATH] = FeatureZNode.encode()
         for kind in KINDS:
             for name, config in self.configs(kind).items():
                 kept = {key: value for key, value in config.items() if not is_own(key)}
@@ -127,8 +133,10 @@ class MetadataTree:
         return replace(self, broker_id_sequence=max(self.broker_id_sequence, sequence))
 
     def with_own_keys_of(self, other: "MetadataTree") -> "MetadataTree":
-        """The same with kafkapy's own keys of ``other`` for the existing nodes: a ZooKeeper could not keep them."""
+        """The same with what a ZooKeeper could not keep of ``other``: features, and own keys of nodes that exist."""
         nodes = dict(self.nodes)
+        if FeatureZNode.PATH in other.nodes:
+            nodes[FeatureZNode.PATH] = other.nodes[FeatureZNode.PATH]
         for kind in KINDS:
             here = self.configs(kind)
             for name, config in other.configs(kind).items():

@@ -3,7 +3,7 @@
 from kafkapy.metadata.topic_rules import INTERNAL_TOPICS
 from kafkapy.protocol.constants import AclOperation
 from kafkapy.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from kafkapy.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from kafkapy.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from kafkapy.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkapy.protocol.messages.txn_offset_commit import (
@@ -33,6 +33,7 @@ from kafkapy.server.access.rules import (
 from kafkapy.server.dispatch.context import RequestContext
 from kafkapy.server.dispatch.verdicts import Verdict
 from kafkapy.server.handlers.add_partitions_to_txn import build, error_of, refused
+from kafkapy.server.handlers.shared.broker_transactions import FIRST_VERSION_OF_BROKERS
 from kafkapy.server.handlers.write_txn_markers import failed
 from kafkapy.turns import PIECE, MaybeSteps, Steps, pieces
 from kafkapy.types import NO_EPOCH, TopicPartition
@@ -54,7 +55,13 @@ def _may_write(rights: Rights, transactional_id: str) -> bool:
 def add_partitions_to_txn(
     rights: Rights, context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> MaybeSteps[Verdict]:
-    """Write on the transactional id, then on each topic; if one is denied, no partition is added."""
+    """Write on the transactional id, then on each topic; if one is denied, no partition is added.
+
+    ClusterAction on the cluster for a request of a broker.
+    """
+    if context.header.api_version >= FIRST_VERSION_OF_BROKERS:
+        is_broker = rights.may_on_cluster(AclOperation.CLUSTER_ACTION)
+        return None if is_broker else AddPartitionsToTxnResponse(error_code=NO_CLUSTER)
     topics = request.v3_and_below_topics
     is_allowed = _may_write(rights, request.v3_and_below_transactional_id)
     is_short = len(topics) == 1 and len(topics[0].partitions) <= PIECE

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from kafkapy.coordinator.group.coordinator import GroupCoordinator
     from kafkapy.coordinator.transaction.coordinator import TransactionCoordinator
     from kafkapy.coordinator.transaction.marker_writer import MarkerWriter
+    from kafkapy.coordinator.transaction.verifier import TransactionVerifier
     from kafkapy.metadata.configs import ConfigAdmin
     from kafkapy.metadata.delegation_tokens import TokenStore
+    from kafkapy.metadata.features import Features
     from kafkapy.metadata.image import MetadataCache
     from kafkapy.metadata.producer_ids import ProducerIds
     from kafkapy.metadata.store import MetadataStore
@@ -53,6 +55,7 @@ class Services:
     metadata: "MetadataCache"
     fence: "ControllerFence"
     store: "MetadataStore"
+    features: "Features"
     controller: "Controller"
     topic_admin: "TopicAdmin"
     config_admin: "ConfigAdmin"
@@ -71,6 +74,8 @@ class Services:
     """Limits the bytes of responses and decoded requests; the same object as ``ListenerResources.response_budget``."""
     large_requests: asyncio.Semaphore
     """Limits how many large requests of all listeners are decoded and handled at a time."""
+    transaction_verifier: "TransactionVerifier | None" = None
+    """None where the brokers of the cluster do not verify transactions."""
     access: "AccessControl | None" = None
     """None without ``authorizer.class.name``: every client may do everything."""
     quotas: "ClientQuotas | None" = None

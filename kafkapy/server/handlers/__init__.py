@@ -38,7 +38,7 @@ _DESCRIBE_TOKEN: Final = Permission(AclOperation.DESCRIBE, AclResourceType.DELEG
 REGISTRY: Final = {
     api.key: api
     for api in (
-        Api(ApiKey.PRODUCE, 0, 8, "produce", (_WRITE_TRANSACTIONAL_ID, _IDEMPOTENT_WRITE, _WRITE_TOPIC)),
+        Api(ApiKey.PRODUCE, 0, 12, "produce", (_WRITE_TRANSACTIONAL_ID, _IDEMPOTENT_WRITE, _WRITE_TOPIC)),
         Api(ApiKey.FETCH, 0, 12, "fetch", (_CLUSTER_ACTION, _READ_TOPIC)),
         Api(ApiKey.LIST_OFFSETS, 0, 11, "list_offsets", (_DESCRIBE_TOPIC,)),
         Api(
@@ -81,23 +81,23 @@ REGISTRY: Final = {
         ),
         Api(ApiKey.DELETE_TOPICS, 0, 6, "delete_topics", (_DELETE_TOPIC,), needs_whole_image=True),
         Api(ApiKey.DELETE_RECORDS, 0, 2, "delete_records", (_DELETE_TOPIC,)),
-        Api(ApiKey.INIT_PRODUCER_ID, 0, 4, "init_producer_id", (_WRITE_TRANSACTIONAL_ID, _IDEMPOTENT_WRITE)),
+        Api(ApiKey.INIT_PRODUCER_ID, 0, 5, "init_producer_id", (_WRITE_TRANSACTIONAL_ID, _IDEMPOTENT_WRITE)),
         Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 0, 4, "offset_for_leader_epoch", (_CLUSTER_ACTION, _DESCRIBE_TOPIC)),
         Api(
             ApiKey.ADD_PARTITIONS_TO_TXN,
             0,
-            2,
+            5,
             "add_partitions_to_txn",
-            (_WRITE_TRANSACTIONAL_ID, _WRITE_TOPIC),
+            (_WRITE_TRANSACTIONAL_ID, _WRITE_TOPIC, _CLUSTER_ACTION),
             needs_whole_image=True,
         ),
-        Api(ApiKey.ADD_OFFSETS_TO_TXN, 0, 2, "add_offsets_to_txn", (_WRITE_TRANSACTIONAL_ID, _READ_GROUP)),
-        Api(ApiKey.END_TXN, 0, 2, "end_txn", (_WRITE_TRANSACTIONAL_ID,)),
-        Api(ApiKey.WRITE_TXN_MARKERS, 0, 0, "write_txn_markers", (_CLUSTER_ACTION,)),
+        Api(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, "add_offsets_to_txn", (_WRITE_TRANSACTIONAL_ID, _READ_GROUP)),
+        Api(ApiKey.END_TXN, 0, 5, "end_txn", (_WRITE_TRANSACTIONAL_ID,)),
+        Api(ApiKey.WRITE_TXN_MARKERS, 0, 2, "write_txn_markers", (_CLUSTER_ACTION,)),
         Api(
             ApiKey.TXN_OFFSET_COMMIT,
             0,
-            3,
+            5,
             "txn_offset_commit",
             (_WRITE_TRANSACTIONAL_ID, _READ_GROUP, _READ_TOPIC),
             needs_whole_image=True,
@@ -147,7 +147,7 @@ REGISTRY: Final = {
         Api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0, "describe_user_scram_credentials", (_DESCRIBE_CLUSTER,)),
         Api(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0, "alter_user_scram_credentials", (_ALTER_CLUSTER,)),
         Api(ApiKey.ALTER_PARTITION, 0, 0, "alter_partition", (_CLUSTER_ACTION,), between_brokers=True),
-        Api(ApiKey.UPDATE_FEATURES, 0, 0, "update_features", (_ALTER_CLUSTER,)),
+        Api(ApiKey.UPDATE_FEATURES, 0, 2, "update_features", (_ALTER_CLUSTER,)),
         Api(
             ApiKey.CONSUMER_GROUP_HEARTBEAT,
             0,

@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn v0-2: adds to a transaction the partition in which it will commit a group's offsets.
+"""AddOffsetsToTxn v0-4: adds to a transaction the partition in which it will commit a group's offsets.
 
 Errors: COORDINATOR_LOAD_IN_PROGRESS 14, COORDINATOR_NOT_AVAILABLE 15, NOT_COORDINATOR 16, INVALID_REQUEST 42,
 INVALID_PRODUCER_ID_MAPPING 49, CONCURRENT_TRANSACTIONS 51, PRODUCER_FENCED 90 (below v2: INVALID_PRODUCER_EPOCH 47).

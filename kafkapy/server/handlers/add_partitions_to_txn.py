@@ -1,5 +1,7 @@
-"""AddPartitionsToTxn v0-2: adds partitions to a transaction before it writes to them; the first one begins it.
+"""AddPartitionsToTxn v0-5: adds partitions to a transaction before it writes to them; the first one begins it.
 
+From v4 on brokers send it, for any number of transactions: a leader adds its partition for a producer of transaction
+version 2, or asks whether a producer has added it (``verify_only``, KIP-890); TRANSACTION_ABORTABLE 120 if it has not.
 All or none: if one can't be added (unknown 3, internal topic 29), the others answer OPERATION_NOT_ATTEMPTED 55.
 Errors: UNKNOWN_TOPIC_OR_PARTITION 3, COORDINATOR_LOAD_IN_PROGRESS 14, COORDINATOR_NOT_AVAILABLE 15, NOT_COORDINATOR 16,
 TOPIC_AUTHORIZATION_FAILED 29, INVALID_REQUEST 42, INVALID_PRODUCER_ID_MAPPING 49, CONCURRENT_TRANSACTIONS 51,
@@ -19,6 +21,7 @@ from kafkapy.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
 )
+from kafkapy.server.handlers.shared.broker_transactions import FIRST_VERSION_OF_BROKERS, add_for_brokers
 from kafkapy.server.handlers.shared.older_versions import fencing_code
 from kafkapy.server.handlers.shared.partition_rows import few_rows, rows_by_topic
 from kafkapy.turns import PIECE, Steps, pieces
@@ -35,6 +38,8 @@ Answered = AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]
 
 def handle(context: "RequestContext", request: AddPartitionsToTxnRequest) -> Answered | Steps[Answered]:
     """See the card; a request for several topics, or for many partitions, takes steps."""
+    if context.header.api_version >= FIRST_VERSION_OF_BROKERS:
+        return add_for_brokers(context, request)
     topics = request.v3_and_below_topics
     if len(topics) != 1 or len(topics[0].partitions) > PIECE:
         return _add_many(context, request)

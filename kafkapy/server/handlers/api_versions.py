@@ -1,9 +1,9 @@
-"""ApiVersions v0-5: lists the APIs of the listener, and their versions.
+"""ApiVersions v0-5: lists the APIs of the listener and their versions, and the features of broker and cluster.
 
 Done: the list; an unknown version is answered in v0 with UNSUPPORTED_VERSION and the served versions of ApiVersions
 (the dispatcher calls ``handle`` without a request then); client software names are checked as in KIP-511. From version
 5 on a client may name the cluster and the broker that it expects (KIP-1242).
-Not done: features (none exist here, so none are finalized).
+Features are listed from v3 on; v3 leaves out supported ones that can be off (level 0), which its clients refuse.
 Errors: UNSUPPORTED_VERSION 35, INVALID_REQUEST 42, REBOOTSTRAP_REQUIRED 129 (it is another broker, or of another
 cluster).
 """
@@ -12,14 +12,23 @@ import re
 from functools import cache
 from typing import Final
 
+from kafkapy.metadata.features import SUPPORTED_FEATURES
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.errors import ErrorCode
-from kafkapy.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from kafkapy.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 from kafkapy.server.dispatch.api_table import ApiTable
 from kafkapy.server.dispatch.context import RequestContext
 
 _SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", re.ASCII)
 NO_BROKER: Final = -1
+
+_FIRST_VERSION_OF_LEVEL_0: Final = 4
 
 
 @cache
@@ -39,7 +48,17 @@ def handle(context: RequestContext, request: ApiVersionsRequest | None) -> ApiVe
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         if error_code := _identity_error(context, request):
             return ApiVersionsResponse(error_code=error_code)
-    return ApiVersionsResponse(api_keys=served, finalized_features_epoch=0)
+    features = context.services.features
+    return ApiVersionsResponse(
+        api_keys=served,
+        supported_features=[
+            SupportedFeatureKey(name, feature.min_level, feature.max_level)
+            for name, feature in SUPPORTED_FEATURES.items()
+            if feature.min_level or context.header.api_version >= _FIRST_VERSION_OF_LEVEL_0
+        ],
+        finalized_features_epoch=features.epoch,
+        finalized_features=[FinalizedFeatureKey(name, level, level) for name, level in features.levels.items()],
+    )
 
 
 def _identity_error(context: RequestContext, request: ApiVersionsRequest) -> int:

@@ -1,4 +1,4 @@
-"""InitProducerId v0-4: assigns a producer id and epoch, and fences an earlier producer of the transactional id.
+"""InitProducerId v0-5: assigns a producer id and epoch, and fences an earlier producer of the transactional id.
 
 Done: an idempotent producer (no transactional id) gets an id of this broker's block; a transactional id has one of its
 own, with a higher epoch each time; a producer that names its id and epoch keeps the id (v3, KIP-360). An open
@@ -14,11 +14,11 @@ from typing import Final
 from kafkapy.coordinator.answer import respond
 from kafkapy.coordinator.transaction.transaction import InitializeCall, Initialized, ProducerIdAndEpoch
 from kafkapy.errors import BrokerError
-from kafkapy.metadata.store import CLIENT_WAIT_MS, in_time
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkapy.server.dispatch.context import RequestContext
 from kafkapy.server.handlers.shared.older_versions import fencing_code
+from kafkapy.server.handlers.shared.producer_ids import code_of, new_producer_id
 from kafkapy.types import NO_EPOCH, NO_PRODUCER_ID
 
 _FIRST_VERSION_OF_FENCED: Final = 4
@@ -52,7 +52,7 @@ def _initialize(context: RequestContext, call: InitializeCall, new_id: int | Non
 
 async def _with_new_id(context: RequestContext, call: InitializeCall) -> InitProducerIdResponse:
     try:
-        new_id = await _new_id(context)
+        new_id = await new_producer_id(context)
     except BrokerError as error:
         return _refused(error)
     response = _initialize(context, call, new_id)
@@ -62,19 +62,11 @@ async def _with_new_id(context: RequestContext, call: InitializeCall) -> InitPro
 
 async def _next_id(context: RequestContext) -> InitProducerIdResponse:
     try:
-        producer_id = await _new_id(context)
+        producer_id = await new_producer_id(context)
     except BrokerError as error:
         return _refused(error)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
 
-async def _new_id(context: RequestContext) -> int:
-    services = context.services
-    return await in_time(services.store, services.clock, CLIENT_WAIT_MS, services.producer_ids.next_producer_id())
-
-
 def _refused(error: BrokerError) -> InitProducerIdResponse:
-    """Answer an error; the error of a store that does not answer becomes one after which every client retries."""
-    is_late = error.error_code == ErrorCode.REQUEST_TIMED_OUT
-    code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_late else error.error_code
-    return InitProducerIdResponse(error_code=code, producer_epoch=-1)
+    return InitProducerIdResponse(error_code=code_of(error), producer_epoch=-1)

@@ -1,17 +1,20 @@
-"""Produce v0-8.
+"""Produce v0-12.
 
 Done: acks 0, 1 and -1; many topics and partitions, each with its own error; idempotent producers; every codec; both
 timestamp types; message sets of formats 0 and 1 (v0-2 take any format, later ones a batch of format 2), written as the
 format of the topic's ``message.format.version``.
-Transactional batches need a transactional id in the request (53 without one); as in 2.7 it is not checked with the
-coordinator that the transaction is open.
+Transactional batches need a transactional id in the request (53 without one). The coordinator has to confirm the
+transaction that a batch begins in the partition (``transaction.partition.verification.enable``, KIP-890); a batch that
+repeats one in the log is answered without that. From v12 on the partition is added to the transaction then, which
+begins it (transaction version 2).
 With acks=0 there is no answer, and an error closes the connection, as in Kafka. The connection is also closed, before
 anything is appended, when a partition's records don't begin with a whole batch.
 Errors: CORRUPT_MESSAGE 2, UNKNOWN_TOPIC_OR_PARTITION 3, NOT_LEADER_OR_FOLLOWER 6, REQUEST_TIMED_OUT 7,
 MESSAGE_TOO_LARGE 10, INVALID_TOPIC_EXCEPTION 17, RECORD_LIST_TOO_LARGE 18, NOT_ENOUGH_REPLICAS 19,
 NOT_ENOUGH_REPLICAS_AFTER_APPEND 20, INVALID_REQUIRED_ACKS 21, INVALID_TIMESTAMP 32, UNSUPPORTED_FOR_MESSAGE_FORMAT 43,
 OUT_OF_ORDER_SEQUENCE_NUMBER 45, INVALID_PRODUCER_EPOCH 47, INVALID_TXN_STATE 48,
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED 53, KAFKA_STORAGE_ERROR 56, UNSUPPORTED_COMPRESSION_TYPE 76, INVALID_RECORD 87.
+INVALID_PRODUCER_ID_MAPPING 49, TRANSACTIONAL_ID_AUTHORIZATION_FAILED 53, KAFKA_STORAGE_ERROR 56,
+UNSUPPORTED_COMPRESSION_TYPE 76, INVALID_RECORD 87, TRANSACTION_ABORTABLE 120 (below v11: INVALID_TXN_STATE 48).
 """
 
 import asyncio
@@ -19,6 +22,7 @@ from functools import lru_cache, partial
 from struct import Struct
 from typing import Final
 
+from kafkapy.coordinator.transaction.transaction import ProducerIdAndEpoch
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import InvalidRequiredAcksError, InvalidTopicError, TransactionalIdAuthorizationFailedError
 from kafkapy.metadata.topic_rules import INTERNAL_TOPICS
@@ -59,8 +63,12 @@ from kafkapy.replication.replica_manager import PendingAck
 from kafkapy.server.dispatch.context import RequestContext
 from kafkapy.server.dispatch.encoding import Filled, ResponseTemplate
 from kafkapy.server.dispatch.forms import RECORDS, Pattern, Vary
+from kafkapy.server.handlers.shared.confirmation import (
+    Confirmation,
+    ConfirmationRules,
+)
 from kafkapy.server.handlers.shared.partition_rows import ROWS_IN_A_STEP
-from kafkapy.storage.errors import UnrecalledBatchError
+from kafkapy.storage.errors import UnrecalledBatchError, UnverifiedBatchError
 from kafkapy.storage.log.log import Log
 from kafkapy.turns import Steps, turns
 from kafkapy.types import NO_OFFSET, NO_TIMESTAMP, TopicPartition, topic_partition_of
@@ -88,8 +96,9 @@ WITHOUT_LOG_START: Final = frozenset(
 """Errors that Kafka answers without the partition's log start offset."""
 VALIDATIONS_BESIDE_THE_LOOP: Final = 3
 """Times that a batch is validated on the compute thread, again because other appends have taken its offsets."""
-LONG_WORK: Final = (LargeBatchError, UnrecalledBatchError)
+LONG_WORK: Final = (LargeBatchError, UnrecalledBatchError, UnverifiedBatchError)
 """The errors of an append that has to be tried again after work that takes long."""
+_CONFIRMATION: Final = ConfirmationRules(11, 12, ErrorCode.NOT_ENOUGH_REPLICAS)
 _SMALLEST_PARSED_SIZE: Final = 51
 """Bytes of a batch of format 2 that Kafka reads while it parses the request: up to the producer's id."""
 _BATCH: Final = Struct(">8xi4xb4xh")
@@ -106,7 +115,7 @@ _Row = tuple[int, int, int, int, int] | tuple[int, int, int, int, int, list[Batc
 _PLAIN_LENGTH: Final = 5
 
 Answer = Message | asyncio.Future[Message] | None
-LongWorkError = LargeBatchError | UnrecalledBatchError
+LongWorkError = LargeBatchError | UnrecalledBatchError | UnverifiedBatchError
 
 
 def handle(context: RequestContext, request: ProduceRequest) -> Answer | Steps[Answer]:
@@ -242,19 +251,40 @@ class _Appends:
         if partition is None:
             return self.append(topic_partition, records)
         validations = 0
+        checked: CheckedBatch | BrokerError | None
         while True:
             log = partition.log  # another one if the partition was moved to another data directory before this append
             if isinstance(reason, UnrecalledBatchError):
                 checked = yield from _recalled(log, reason.checked)
+            elif isinstance(reason, UnverifiedBatchError):
+                checked = yield from self._confirmed(topic_partition, log, reason.checked)
             else:
                 validations += 1
                 checked = yield from self._validated(log, records, validations)
             if isinstance(checked, BrokerError):
                 return self._refused(topic_partition, checked, log.log_start_offset)
+            if checked is None:
+                return None
             try:
                 return self.append(topic_partition, records, checked)
             except LONG_WORK as again:  # also because another append took its offsets, which are compressed
                 reason = again.with_traceback(None)  # the traceback would be a cycle
+
+    def _confirmed(
+        self, topic_partition: TopicPartition, log: Log, checked: CheckedBatch
+    ) -> Steps[CheckedBatch | None]:
+        """Ask the coordinator of the transaction that a batch begins; for an error note the answer, and return None."""
+        header, transactional_id = checked.valid.header, self.request.transactional_id
+        assert transactional_id is not None, "examined"
+        confirmation = Confirmation(transactional_id, self.context.header.api_version, _CONFIRMATION)
+        producer = ProducerIdAndEpoch(header.producer_id, header.producer_epoch)
+        error_code = yield from confirmation.ask(self.context.services, producer, topic_partition)
+        if not error_code:
+            return checked
+        log.producer_state.forget_verification(header.producer_id)
+        topic, index = topic_partition
+        self.rows.append((topic, (index, error_code, NO_OFFSET, NO_TIMESTAMP, NO_OFFSET)))
+        return None
 
     def _validated(self, log: Log, records: memoryview, validations: int) -> Steps[CheckedBatch | BrokerError]:
         """Validate a batch on the compute thread, or on the event loop if the thread has failed too often.
@@ -365,7 +395,9 @@ def _checked(records: memoryview, policy: ProducePolicy, now_ms: int, first_offs
         return error.with_traceback(None)
 
 
-def _formats(_: RequestContext, request: ProduceRequest) -> str | None:
+def _formats(context: RequestContext, request: ProduceRequest) -> str | None:
+    if context.header.api_version >= ProduceRequest.FLEXIBLE_FROM:
+        return None  # the size of the records has a varying length
     topics = request.topic_data
     is_of_one_partition = len(topics) == 1 and len(topics[0].partition_data) == 1
     return f"i{RECORDS}" if is_of_one_partition else None

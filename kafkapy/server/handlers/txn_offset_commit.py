@@ -1,19 +1,23 @@
-"""TxnOffsetCommit v0-3: stores offsets of a group that become valid when the producer's transaction is committed.
+"""TxnOffsetCommit v0-5: stores offsets of a group that become valid when the producer's transaction is committed.
 
 The coordinator of the group keeps them until the transaction's marker comes. From version 3 on a member and its
-generation are checked, if they are named (KIP-447). An AddOffsetsToTxn before it is not required, as in 2.7.
+generation are checked, if they are named (KIP-447). The coordinator of the transaction has to confirm that an
+AddOffsetsToTxn came before; from v5 on the group's partition is added to the transaction here (KIP-890).
 Errors, by partition: UNKNOWN_TOPIC_OR_PARTITION 3, OFFSET_METADATA_TOO_LARGE 12, COORDINATOR_LOAD_IN_PROGRESS 14 (below
 v2: COORDINATOR_NOT_AVAILABLE 15), COORDINATOR_NOT_AVAILABLE 15, NOT_COORDINATOR 16, ILLEGAL_GENERATION 22,
-INVALID_GROUP_ID 24, UNKNOWN_MEMBER_ID 25, INVALID_COMMIT_OFFSET_SIZE 28, INVALID_PRODUCER_EPOCH 47,
-FENCED_INSTANCE_ID 82.
+INVALID_GROUP_ID 24, UNKNOWN_MEMBER_ID 25, INVALID_COMMIT_OFFSET_SIZE 28, INVALID_REQUEST 42,
+INVALID_PRODUCER_EPOCH 47, INVALID_PRODUCER_ID_MAPPING 49, FENCED_INSTANCE_ID 82, TRANSACTION_ABORTABLE 120 (below v4:
+INVALID_TXN_STATE 48).
 """
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Generator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.coordinator.answer import respond, respond_in_turns
 from kafkapy.coordinator.group.calls import CommitCall, Producer, commit_call_of
 from kafkapy.coordinator.group.offsets import CommittedOffset
+from kafkapy.coordinator.transaction.transaction import ProducerIdAndEpoch
+from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -22,6 +26,7 @@ from kafkapy.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from kafkapy.server.handlers.shared.commits import is_large, parts_of, split_by_existence
+from kafkapy.server.handlers.shared.confirmation import Confirmation, ConfirmationRules
 from kafkapy.server.handlers.shared.partition_rows import few_rows, rows_by_topic
 from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
@@ -33,11 +38,61 @@ _FIRST_VERSION_OF_LOADING: Final = 2
 """Older producers fail at COORDINATOR_LOAD_IN_PROGRESS instead of retrying."""
 
 
+_CONFIRMATION: Final = ConfirmationRules(4, 5, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
 Answered = TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]
 
 
 def handle(context: "RequestContext", request: TxnOffsetCommitRequest) -> Answered | Steps[Answered]:
     """See the card; a large request takes steps."""
+    if _has_to_ask(context, request):
+        return _confirm(context, request)
+    return _commit(context, request)
+
+
+def _has_to_ask(context: "RequestContext", request: TxnOffsetCommitRequest) -> bool:
+    """Whether the commit begins a transaction in the group's partition, which its coordinator has to confirm."""
+    services = context.services
+    if not services.log_manager.storage.verifies_transactions:
+        return False
+    partition = services.replica_manager.partitions.get(_group_partition(context, request))
+    return partition is not None and not partition.log.producer_state.is_verified(request.producer_id)
+
+
+def _group_partition(context: "RequestContext", request: TxnOffsetCommitRequest) -> TopicPartition:
+    return TopicPartition(GROUP_METADATA_TOPIC, context.services.group_coordinator.partition_for(request.group_id))
+
+
+def _confirm(context: "RequestContext", request: TxnOffsetCommitRequest) -> Steps[Answered]:
+    """Ask the coordinator of the transaction, again if a marker has come in the meantime, then commit."""
+    services, topic_partition = context.services, _group_partition(context, request)
+    confirmation = Confirmation(request.transactional_id, context.header.api_version, _CONFIRMATION)
+    producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+    while (partition := services.replica_manager.partitions.get(topic_partition)) is not None:
+        state = partition.log.producer_state
+        guard = state.guard(producer.producer_id)
+        error_code = yield from confirmation.ask(services, producer, topic_partition)
+        is_verified = state.is_verified(producer.producer_id, guard)
+        state.forget_verification(producer.producer_id)
+        if error_code:
+            return (yield from _refuse(context, request, error_code))
+        if is_verified:
+            break
+    committed = _commit(context, request)
+    return (yield from committed) if isinstance(committed, Generator) else committed
+
+
+def _refuse(
+    context: "RequestContext", request: TxnOffsetCommitRequest, error_code: int
+) -> Steps[TxnOffsetCommitResponse]:
+    errors: dict[TopicPartition, int] = {}
+    for part in parts_of(request.topics):
+        errors.update((TopicPartition(part.name, each.partition_index), error_code) for each in part.partitions)
+        yield
+    return (yield from _build(_codes(context.header.api_version, errors, {})))
+
+
+def _commit(context: "RequestContext", request: TxnOffsetCommitRequest) -> Answered | Steps[Answered]:
     if is_large(request.topics):
         return _commit_many(context, request)
     services = context.services

@@ -1,4 +1,6 @@
-"""WriteTxnMarkers v0: a coordinator ends transactions in partitions that this broker leads.
+"""WriteTxnMarkers v0-2: a coordinator ends transactions in partitions that this broker leads.
+
+Not done: v2 names the transaction version, and the epoch of a marker of version 2 could be required to be a later one.
 
 Without an authorizer the sender is not checked, as in Kafka; the partition checks the epochs of producer and
 coordinator. Offsets that a transaction committed in ``__consumer_offsets`` become valid, or are dropped, with its

@@ -21,13 +21,16 @@ from kafkapy.config.keys import is_at_least
 from kafkapy.config.listeners import PLAINTEXT, EndPoint
 from kafkapy.config.log_config import LogConfig
 from kafkapy.config.own_keys import API_RELEASE, FETCH_SESSION_PARTITIONS, PRODUCER_IDS_MAX
+from kafkapy.config.transaction_keys import VERIFICATION
 from kafkapy.coordinator.group.coordinator import GroupCoordinator
 from kafkapy.coordinator.runtime import Background
 from kafkapy.coordinator.transaction.coordinator import TransactionCoordinator
 from kafkapy.coordinator.transaction.marker_channel import MarkerChannel
 from kafkapy.coordinator.transaction.marker_sender import MarkerPaths
 from kafkapy.coordinator.transaction.marker_writer import MarkerWriter
+from kafkapy.coordinator.transaction.verifier import TransactionVerifier
 from kafkapy.metadata.embedded import FILE_NAME, EmbeddedStore
+from kafkapy.metadata.features import FIRST_IMPLICIT_VERSION, TRANSACTION_VERSION
 from kafkapy.metadata.registration import BrokerIdTakenError, generated_broker_id
 from kafkapy.metadata.store import (
     MetadataStore,
@@ -227,15 +230,15 @@ class BrokerServer:
         logs.set_directory_listener(failures.directory_failed)
         background = Background(at_once_or_in_turns, asyncio.get_running_loop().call_soon, metrics.coordinators)
         groups = GroupCoordinator(self.config, self.clock, replicas, node.cache, background)
-        writer = MarkerWriter(replicas, groups, self.clock, self.config.integer("request.timeout.ms"))
-        paths = MarkerPaths(self.config.broker_id, writer, MarkerChannel(self._channel(requests, node.address_of)))
-        transactions = TransactionCoordinator(self.config, self.clock, replicas, node.cache, paths, background)
+        peers = self._channel(requests, node.address_of)
+        writer, transactions, verifier = self._transactions(node, replicas, groups, peers, background)
         services = self._services = Services(
             config=self.config,
             clock=self.clock,
             metadata=node.cache,
             fence=node.fence,
             store=store,
+            features=node.features,
             controller=node.controller,
             topic_admin=node.topic_admin,
             config_admin=node.config_admin,
@@ -245,6 +248,7 @@ class BrokerServer:
             group_coordinator=groups,
             transaction_coordinator=transactions,
             marker_writer=writer,
+            transaction_verifier=verifier,
             fetch_sessions=self._fetch_sessions(),
             metrics=metrics,
             apis={},
@@ -345,6 +349,7 @@ class BrokerServer:
         )
         if self.config["replica.selector.class"]:
             replicas.send_readers_to_their_racks(node.cache.racks)
+        self._verify_transactions(node, logs)
         return replicas
 
     def _replicate(
@@ -364,6 +369,35 @@ class BrokerServer:
         replicas.change_isr_by(
             lambda: self._isr_writer(node, replicas, store, self._channel(requests, node.address_of))
         )
+
+    def _transactions(
+        self,
+        node: MetadataNode,
+        replicas: ReplicaManager,
+        groups: GroupCoordinator,
+        peers: BrokerChannel,
+        background: Background,
+    ) -> tuple[MarkerWriter, TransactionCoordinator, TransactionVerifier]:
+        """Return the parts for transactions, which reach other brokers through ``peers``."""
+        writer = MarkerWriter(replicas, groups, self.clock, self.config.integer("request.timeout.ms"))
+        paths = MarkerPaths(self.config.broker_id, writer, MarkerChannel(peers))
+        coordinator = TransactionCoordinator(self.config, self.clock, replicas, node.cache, paths, background)
+        return writer, coordinator, TransactionVerifier(coordinator, self.config.broker_id, peers, node.cache)
+
+    def _verify_transactions(self, node: MetadataNode, logs: LogManager) -> None:
+        """Ask coordinators about transactions that begin, as far as the key and the transaction version say so.
+
+        The brokers of a cluster on ZooKeeper may be of 2.7, which could not be asked.
+        """
+
+        def set_verification(_names: frozenset[str] = frozenset()) -> None:
+            is_adding = node.features.level(TRANSACTION_VERSION) >= FIRST_IMPLICIT_VERSION
+            is_verifying = self.config.embedded_store and self.config.flag(VERIFICATION)
+            logs.storage.verifies_transactions = is_adding or is_verifying
+
+        set_verification()
+        self.config.add_listener(set_verification)
+        node.features.add_listener(set_verification)
 
     def _fetchers(
         self, node: MetadataNode, replicas: ReplicaManager, throttle: ReplicationThrottle

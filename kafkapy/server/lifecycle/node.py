@@ -14,6 +14,7 @@ from kafkapy.controller.controller import Controller
 from kafkapy.controller.topics import TopicAdmin
 from kafkapy.metadata.configs import ConfigAdmin
 from kafkapy.metadata.expected import ExpectedMetadata
+from kafkapy.metadata.features import NEWEST_LEVELS, Features
 from kafkapy.metadata.image import MetadataCache
 from kafkapy.metadata.producer_ids import ProducerIds
 from kafkapy.metadata.registration import (
@@ -24,8 +25,15 @@ from kafkapy.metadata.registration import (
     ensure_persistent_paths,
     register,
 )
-from kafkapy.metadata.store import MetadataStore, SessionEndedError, SessionEvent, SessionExpiredError, StoreError
-from kafkapy.metadata.znodes import BrokerEndpoint, TopicsZNode
+from kafkapy.metadata.store import (
+    MetadataStore,
+    SessionEndedError,
+    SessionEvent,
+    SessionExpiredError,
+    StoreError,
+    ensure_path,
+)
+from kafkapy.metadata.znodes import BrokerEndpoint, FeatureZNode, TopicsZNode
 from kafkapy.network.peer import BrokerChannel
 from kafkapy.replication.fencing import ControllerFence
 from kafkapy.types import TopicPartition
@@ -73,6 +81,7 @@ class MetadataNode:
         self.fence: Final = ControllerFence()
         self.config_admin: Final = ConfigAdmin(config, clock, store)
         self.producer_ids: Final = ProducerIds(broker_id, store)
+        self.features: Final = Features(store)
         self.controller: Final = Controller(broker_id, config, clock, store, channel)
         self.topic_admin: Final = TopicAdmin(
             config,
@@ -93,6 +102,10 @@ class MetadataNode:
         await ensure_persistent_paths(self._store)
         self.cluster_id = await cluster_id(self._store, self._random.randbytes)
         self.cache.set_cluster_id(self.cluster_id)
+        if self._config.embedded_store:
+            await ensure_path(self._store, FeatureZNode.PATH, FeatureZNode.encode(NEWEST_LEVELS))
+        await self.features.load()
+        self.add_renewal_listener(self.features.session_renewed)
         self.topic_overrides = await self.config_admin.load(await self._store.children(TopicsZNode.PATH))
         self.cache.add_listener(self._metadata_changed)
 
@@ -147,6 +160,7 @@ class MetadataNode:
         self._stop_rejoining()
         self._expected.stop()
         await self.config_admin.stop()
+        await self.features.stop()
         closing: list[asyncio.Task[None]] = []
         late = self._clock.call_later(
             STORE_PATIENCE_MS, lambda: closing.append(asyncio.create_task(self._store.close(), name="close-store"))

@@ -65,6 +65,7 @@ from kafkapy.storage.errors import (
     OffsetOutOfRangeError,
     OutOfOrderSequenceError,
     UnrecalledBatchError,
+    UnverifiedBatchError,
 )
 from kafkapy.storage.log.durability import Durability
 from kafkapy.storage.log.index import IndexCache
@@ -178,6 +179,8 @@ class Storage:
     """Called with the size in bytes of each segment that a recovery has read."""
     puts_off: bool = True
     """Whether a start on a full disk keeps index entries, snapshots and epochs in memory (``disk_errors``)."""
+    verifies_transactions: bool = False
+    """Whether a client's batch begins a transaction only after its coordinator has confirmed it (KIP-890)."""
     owner: LogOwner = field(default_factory=NoOwner)
 
     def set_owner(self, owner: LogOwner) -> None:
@@ -292,7 +295,8 @@ class Log:
         Raises the errors of ``records.validate`` and ``storage.errors``; nothing is written then. A client's batch that
         takes long to validate raises ``LargeBatchError``; the caller validates it and passes a ``CheckedBatch``. It may
         raise ``LargeBatchError`` too, if the log has grown in the meantime. ``UnrecalledBatchError`` is raised for a
-        client's batch whose sequence seems to be out of order, if its producer's last batches are not looked up yet.
+        client's batch whose sequence seems to be out of order, if its producer's last batches are not looked up yet,
+        ``UnverifiedBatchError`` for one that begins a transaction which its coordinator has to confirm.
         """
         if not isinstance(records, tuple):
             now_ms = self.storage.clock.now_ms()
@@ -308,6 +312,7 @@ class Log:
                 valid = as_validated(records, usual)
         elif isinstance(records, CheckedBatch):
             valid = at_offset(records, self.log_end_offset)
+            return self._append_valid(valid, leader_epoch, from_client=from_client, guard=records.guard)
         else:
             usual = usual_own_batch(records, self.policy)
             if usual is not None:
@@ -334,7 +339,9 @@ class Log:
         with as_storage_error(self, "written"):
             self.leader_epochs.assign(leader_epoch, first_offset)
 
-    def _append_valid(self, valid: ValidatedBatch, leader_epoch: int, *, from_client: bool) -> AppendResult:
+    def _append_valid(
+        self, valid: ValidatedBatch, leader_epoch: int, *, from_client: bool, guard: object | None = None
+    ) -> AppendResult:
         """Assign the offsets of a batch that was validated, check its producer, and write it."""
         batch, header, max_timestamp, max_timestamp_delta = valid
         first_offset = self.log_end_offset
@@ -346,6 +353,8 @@ class Log:
             marker, duplicate = self._check_producer(valid, added, from_client=from_client)
             if duplicate is not None:
                 return self._answer_again(duplicate, header)
+            if from_client and header.is_transactional and self.storage.verifies_transactions:
+                self._check_verified(valid, guard)
         if header.magic < MAGIC:
             self._forget_epochs(size)
         else:
@@ -393,6 +402,12 @@ class Log:
             if not state.unrecalled_below:
                 raise
         raise UnrecalledBatchError(CheckedBatch(valid, self.log_end_offset))
+
+    def _check_verified(self, valid: ValidatedBatch, guard: object | None) -> None:
+        """Raise ``UnverifiedBatchError`` for a batch that begins a transaction which is not verified."""
+        state, producer_id = self.producer_state, valid.header.producer_id
+        if not state.is_verified(producer_id, guard):
+            raise UnverifiedBatchError(CheckedBatch(valid, self.log_end_offset, state.guard(producer_id)))
 
     def _end_full_segment(self, added: AppendedRange) -> None:
         """Roll if ``added`` requires it, although it is not appended."""

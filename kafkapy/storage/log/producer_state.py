@@ -36,6 +36,8 @@ from kafkapy.types import NO_EPOCH, NO_OFFSET, NO_SEQUENCE, maker
 # - Within an epoch a batch's first sequence follows the last one; after 2^31-1 comes 0. Otherwise it is refused (45).
 # - One of the last five batches that is sent again is a duplicate: it gets the same result and is not written again.
 # - The first transactional batch opens a transaction; until its marker, non-transactional batches are refused (48).
+# - If the log verifies transactions (``Storage.verifies_transactions``), a client's batch opens one only with the guard
+#   of a verification that began after the last marker (KIP-890).
 
 
 BATCHES_TO_KEEP: Final = 5
@@ -284,6 +286,7 @@ class ProducerState:
         "_ongoing",
         "_max_producers",
         "_evicted",
+        "_guards",
     )
 
     def __init__(
@@ -309,6 +312,8 @@ class ProducerState:
         self._evicted = evicted
         self._files = files
         self._ongoing: OrderedDict[int, int] = OrderedDict()  # first offset -> producer id, in the order of offsets
+        self._guards: dict[int, object] = {}
+        """The guards of verifications that have begun, by producer id."""
         self.unreplicated = Unreplicated()
 
     # appending
@@ -331,6 +336,24 @@ class ProducerState:
             entry.check_sequence(header)
         entry.check_transaction(header)
         return None
+
+    def guard(self, producer_id: int) -> object:
+        """Return the guard of the verification that is pending for a producer's next transaction, or begin one.
+
+        A marker of the producer, the beginning of its transaction and ``forget_verification`` end the verification: a
+        later answer to it is about an earlier transaction.
+        """
+        return self._guards.setdefault(producer_id, object())
+
+    def is_verified(self, producer_id: int, guard: object | None = None) -> bool:
+        """Whether the producer may write here: its transaction is open already, or was verified with ``guard``."""
+        entry = self.producers.get(producer_id)
+        is_open = entry is not None and entry.current_txn_first_offset != NO_OFFSET
+        return is_open or (guard is not None and self._guards.get(producer_id) is guard)
+
+    def forget_verification(self, producer_id: int) -> None:
+        """End the verification that is pending for the producer: the coordinator did not confirm the transaction."""
+        self._guards.pop(producer_id, None)
 
     def check_marker(self, header: BatchHeader, marker: ControlRecord) -> None:
         """Decide on a coordinator's marker.
@@ -379,12 +402,14 @@ class ProducerState:
     def _begin_transaction(self, entry: ProducerEntry, first_offset: int) -> None:
         entry.current_txn_first_offset = first_offset
         self._ongoing[first_offset] = entry.producer_id
+        self._guards.pop(entry.producer_id, None)
 
     def follows(self, usual: UsualBatch) -> bool:
         """Whether a client's batch has the sequence after the producer's last one, and so need not be checked.
 
         This is the case for nearly every batch. If the answer is false, ``check`` decides. A batch that follows repeats
-        none of the last five, and no newer instance of the producer has written.
+        none of the last five, and no newer instance of the producer has written. One that begins a transaction is
+        checked, as it may have to be verified.
         """
         _, count, _, _, producer_id, producer_epoch, base_sequence, is_transactional = usual
         entry = self.producers.get(producer_id)
@@ -394,18 +419,16 @@ class ProducerState:
             and len(entry.batches) > 0
             and base_sequence == entry.batches[-1].last_sequence + 1
             and base_sequence + count <= SEQUENCE_MODULUS
-            and (is_transactional or entry.current_txn_first_offset == NO_OFFSET)
+            and is_transactional == (entry.current_txn_first_offset != NO_OFFSET)
         )
 
     def apply_following(self, usual: UsualBatch, last_offset: int) -> None:
         """As ``apply`` for a batch of which ``follows`` is true; its last record has ``last_offset``."""
-        _, count, max_timestamp, _, producer_id, _, base_sequence, is_transactional = usual
+        _, count, max_timestamp, _, producer_id, _, base_sequence, _ = usual
         producers = self.producers
         entry = producers[producer_id]
         producers.move_to_end(producer_id)
         entry.add_batch(_batch_of((base_sequence + count - 1, last_offset, count - 1, max_timestamp)))
-        if is_transactional and entry.current_txn_first_offset == NO_OFFSET:
-            self._begin_transaction(entry, last_offset - count + 1)
 
     def apply_marker(self, header: BatchHeader, marker: ControlRecord, offset: int) -> AbortedTransaction | None:
         """Record that a marker was written at ``offset``; return the entry for the transaction index, if any.
@@ -414,6 +437,7 @@ class ProducerState:
         as in 2.7.
         """
         entry = self._entry(header.producer_id)
+        self._guards.pop(header.producer_id, None)
         first_offset = offset if entry.current_txn_first_offset == NO_OFFSET else entry.current_txn_first_offset
         entry.adopt_epoch(header.producer_epoch)
         entry.current_txn_first_offset = NO_OFFSET
@@ -558,6 +582,7 @@ class ProducerState:
         """Drop the state in memory; the log ends at ``offset``."""
         self.producers = OrderedDict()
         self._ongoing = OrderedDict()
+        self._guards = {}
         self.unreplicated = Unreplicated()
         self.end_recall()
         self.map_end_offset = offset

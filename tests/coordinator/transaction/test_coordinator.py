@@ -191,7 +191,7 @@ def test_a_transaction_with_a_pending_transition_is_not_aborted() -> None:
     world.clock.advance(20_000)
     world.broker.slow.clear()
     world.broker.acknowledge()
-    assert (ended.value, world.states()[-1]) == (0, "COMPLETE_COMMIT")
+    assert (ended.value.error_code, world.states()[-1]) == (0, "COMPLETE_COMMIT")
 
 
 def test_a_time_out_that_the_log_refuses_is_tried_at_the_next_check(caplog: pytest.LogCaptureFixture) -> None:
@@ -307,7 +307,7 @@ def test_a_transaction_that_its_producer_ends_between_two_time_outs_is_not_abort
         for steps in [*steps_later]:
             steps_later.remove(steps)
             finish(steps)
-    assert answer.value == 0
+    assert answer.value.error_code == 0
     assert world.committed() == [b"X"]
     states = {name: each.data.state.name for name, each in world.shard.transactions.items()}
     assert states == {"a": "COMPLETE_ABORT", "x": "COMPLETE_COMMIT", "z": "COMPLETE_ABORT"}

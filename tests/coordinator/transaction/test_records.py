@@ -11,7 +11,7 @@ from kafkapy.coordinator.transaction.records import (
     transaction_record,
 )
 from kafkapy.coordinator.transaction.states import TransactionState
-from kafkapy.coordinator.transaction.transaction import TransactionData
+from kafkapy.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION, TransactionData
 from kafkapy.protocol.messages.stored.transaction_log import PartitionsSchema, TransactionLogValue
 from kafkapy.protocol.primitives import ProtocolError, encode
 from kafkapy.records.batch import read_header
@@ -80,6 +80,9 @@ partition_lists = st.lists(
         partition_lists,
         longs,
         longs,
+        client_version=st.just(0) | st.just(EPOCH_PER_TRANSACTION),
+        next_producer_id=longs,
+        previous_producer_id=longs,
     ),
     partition_lists,
 )
@@ -87,6 +90,8 @@ def test_a_record_is_decoded_to_what_was_encoded(data: TransactionData, added: t
     """Therefore ``replay_data`` may take the data from memory; only the order of partitions may differ."""
     if data.state is TransactionState.EMPTY:
         data = data._replace(partitions=())  # no partition was added
+    if not data.client_version:
+        data = data._replace(next_producer_id=-1, previous_producer_id=-1)  # of version 2 alone
     record = transaction_record("x", data, 0)
     assert record.value is not None
     read = decode_value(record.value)
@@ -94,6 +99,37 @@ def test_a_record_is_decoded_to_what_was_encoded(data: TransactionData, added: t
     assert sorted(read.partitions) == sorted(data.partitions)
     later = [each._replace(partitions=tuple(dict.fromkeys(each.partitions + added))) for each in (data, read)]
     assert transaction_record("x", later[0], 0) == transaction_record("x", later[1], 0)
+
+
+STARTED_MS, ENDED_MS = 0x01A224201CB1, 0x01A224201E17
+PARTITIONS = (TopicPartition("ta", 0),)
+
+
+@pytest.mark.parametrize(
+    ("value", "data"),
+    [
+        (
+            "0001000000000000000000000000ea600102037461020000000000000001a224201cb1000001a224201cb1020008%s02020002",
+            TransactionData(
+                0, 0, 60_000, TransactionState.ONGOING, PARTITIONS, STARTED_MS, STARTED_MS, 2, previous_producer_id=0
+            ),
+        ),
+        (
+            "0001000000000000000000010000ea600401000001a224201e17000001a224201cb1020008%s02020002",
+            TransactionData(
+                0, 1, 60_000, TransactionState.COMPLETE_COMMIT, (), ENDED_MS, STARTED_MS, 2, previous_producer_id=0
+            ),
+        ),
+        (
+            "0001000000000000000000010000ea600000000001a224201e17ffffffffffffffff020008%s02020002",
+            TransactionData(0, 1, 60_000, TransactionState.EMPTY, (), ENDED_MS, -1, 2, previous_producer_id=0),
+        ),
+    ],
+)
+def test_values_of_apache_kafka_4_4_for_producers_of_version_2(value: str, data: TransactionData) -> None:
+    content = bytes.fromhex(value % ("00" * 8))
+    assert decode_value(content) == data
+    assert transaction_record("x", data, 0).value == content
 
 
 @pytest.mark.parametrize("count", [64, 65])

@@ -19,6 +19,7 @@ from kafkapy.coordinator.transaction.transaction import (
     NO_ID_AND_EPOCH,
     AddCall,
     EndCall,
+    Ended,
     InitializeCall,
     Initialized,
     ProducerIdAndEpoch,
@@ -163,11 +164,13 @@ class TransactionWorld:
     def add(self, producer: ProducerIdAndEpoch, *partitions: TopicPartition, name: str = "x") -> int:
         return self.ask_add(producer, *partitions, name=name).value
 
-    def ask_end(self, producer: ProducerIdAndEpoch, *, commit: bool = True, name: str = "x") -> Answer[int]:
-        return self.coordinator.end(EndCall(name, producer, commit))
+    def ask_end(self, producer: ProducerIdAndEpoch, *, commit: bool = True, name: str = "x") -> Answer[Ended]:
+        answer = self.coordinator.end(EndCall(name, producer, commit))
+        assert answer is not None, "its epochs are not used up"
+        return answer
 
     def end(self, producer: ProducerIdAndEpoch, *, commit: bool = True, name: str = "x") -> int:
-        return self.ask_end(producer, commit=commit, name=name).value
+        return self.ask_end(producer, commit=commit, name=name).value.error_code
 
     def commit_offset(self, producer: ProducerIdAndEpoch, offset: int, group_id: str = "g", **fields: Any) -> int:
         committed = CommittedOffset(offset, commit_timestamp_ms=self.clock.now_ms())

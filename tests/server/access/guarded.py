@@ -56,7 +56,8 @@ def _port(client: Client) -> int:
 
 @asynccontextmanager
 async def guarded_broker(path: Path, **keys: Any) -> AsyncIterator[Guarded]:
-    settings: dict[str, Any] = {"authorizer__class__name": AUTHORIZER, "super__users": ADMIN} | keys
+    settings: dict[str, Any] = {"authorizer__class__name": AUTHORIZER, "super__users": ADMIN}
+    settings |= {"transaction__partition__verification__enable": "false"} | keys
     async with running_broker(path, **settings) as broker:
         clients = [await client_of(broker, principal) for principal in (ALICE, ADMIN)]
         yield Guarded(broker, *clients)

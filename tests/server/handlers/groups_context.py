@@ -49,6 +49,7 @@ class Asker:
             metadata=self.world.broker,
             config=SimpleNamespace(broker_id=HERE),
             topic_admin=None,
+            log_manager=SimpleNamespace(storage=SimpleNamespace(verifies_transactions=False)),
         )
 
     def context(self, version: int, client_id: str | None = "client") -> Any:

@@ -220,7 +220,7 @@ def test_transactional_batches_need_a_transactional_id(
     transactional_id: str | None, is_transactional: bool, code: int, tmp_path: Path
 ) -> None:
     async def scenario() -> None:
-        async with running_broker(tmp_path) as broker:
+        async with running_broker(tmp_path, transaction__partition__verification__enable="false") as broker:
             client = await Client.connect(broker)
             await client.create_topic("t")
             records = batch(b"v", producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=is_transactional)

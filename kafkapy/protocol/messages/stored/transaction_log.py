@@ -10,6 +10,8 @@ from kafkapy.protocol.message import EMPTY, Message, TaggedFields, unsupported_t
 from kafkapy.protocol.reader import Reader
 from kafkapy.protocol.writer import Writer
 
+INT16 = Struct(">h")
+INT64 = Struct(">q")
 INT64_INT16_INT32_INT8 = Struct(">qhib")
 INT64_INT64 = Struct(">qq")
 
@@ -97,9 +99,13 @@ class TransactionLogValue(Message):
         "transaction_partitions",
         "transaction_last_update_timestamp_ms",
         "transaction_start_timestamp_ms",
+        "previous_producer_id",
+        "next_producer_id",
+        "client_transaction_version",
+        "next_producer_epoch",
         "unknown_tagged_fields",
     )
-    WEIGHT = 9
+    WEIGHT = 13
 
     def __init__(
         self,
@@ -111,6 +117,10 @@ class TransactionLogValue(Message):
         | None = EMPTY,  # partitions of the transaction, by topic; null: none
         transaction_last_update_timestamp_ms: int = 0,  # time of the last change of state (ms)
         transaction_start_timestamp_ms: int = 0,  # time of the transaction's start (ms); -1: none is open
+        previous_producer_id: int = -1,  # v1+: id of the producer in the record before; -1: none
+        next_producer_id: int = -1,  # v1+: id that the producer gets when the transaction is complete; -1: the same
+        client_transaction_version: int = 0,  # v1+: transaction version of the client's last request; 0: below 2
+        next_producer_epoch: int = -1,  # v1+: epoch of a client that takes part in a two-phase commit; -1: none
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.producer_id = producer_id
@@ -120,6 +130,10 @@ class TransactionLogValue(Message):
         self.transaction_partitions = [] if transaction_partitions is EMPTY else transaction_partitions
         self.transaction_last_update_timestamp_ms = transaction_last_update_timestamp_ms
         self.transaction_start_timestamp_ms = transaction_start_timestamp_ms
+        self.previous_producer_id = previous_producer_id
+        self.next_producer_id = next_producer_id
+        self.client_transaction_version = client_transaction_version
+        self.next_producer_epoch = next_producer_epoch
         self.unknown_tagged_fields = unknown_tagged_fields
 
     @classmethod
@@ -141,7 +155,26 @@ class TransactionLogValue(Message):
                 else reader.read_structs(PartitionsSchema, count, version)
             )
         transaction_last_update_timestamp_ms, transaction_start_timestamp_ms = reader.unpack(INT64_INT64)
-        unknown = reader.read_unknown_tagged_fields() if version >= 1 else None
+        previous_producer_id: int = -1
+        next_producer_id: int = -1
+        client_transaction_version: int = 0
+        next_producer_epoch: int = -1
+        unknown: TaggedFields = None
+        if version >= 1:
+            tag = -1
+            for _ in range(reader.read_tag_count()):
+                tag, end = reader.read_tag_after(tag)
+                if tag == 0:
+                    previous_producer_id = reader.read_int64()
+                elif tag == 1:
+                    next_producer_id = reader.read_int64()
+                elif tag == 2:
+                    client_transaction_version = reader.read_int16()
+                elif tag == 3:
+                    next_producer_epoch = reader.read_int16()
+                else:
+                    unknown = reader.read_unknown_tag(tag, end, unknown)
+                reader.expect_tag_end(tag, end)
         return cls(
             producer_id,
             producer_epoch,
@@ -150,6 +183,10 @@ class TransactionLogValue(Message):
             transaction_partitions,
             transaction_last_update_timestamp_ms,
             transaction_start_timestamp_ms,
+            previous_producer_id,
+            next_producer_id,
+            client_transaction_version,
+            next_producer_epoch,
             unknown,
         )
 
@@ -175,6 +212,23 @@ class TransactionLogValue(Message):
             self.transaction_last_update_timestamp_ms, self.transaction_start_timestamp_ms
         )
         if version >= 1:
-            writer.write_unknown_tagged_fields(self.unknown_tagged_fields)
+            tagged: list[tuple[int, bytes]] = []
+            if self.previous_producer_id != -1:
+                field = Writer()
+                field.buffer += INT64.pack(self.previous_producer_id)
+                tagged.append((0, field.getvalue()))
+            if self.next_producer_id != -1:
+                field = Writer()
+                field.buffer += INT64.pack(self.next_producer_id)
+                tagged.append((1, field.getvalue()))
+            if self.client_transaction_version:
+                field = Writer()
+                field.buffer += INT16.pack(self.client_transaction_version)
+                tagged.append((2, field.getvalue()))
+            if self.next_producer_epoch != -1:
+                field = Writer()
+                field.buffer += INT16.pack(self.next_producer_epoch)
+                tagged.append((3, field.getvalue()))
+            writer.write_tagged_fields(tagged, self.unknown_tagged_fields)
         elif self.unknown_tagged_fields:
             raise unsupported_tagged_fields(self, version)
