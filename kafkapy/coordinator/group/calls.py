@@ -45,6 +45,7 @@ class GroupListing(NamedTuple):
     group_id: str
     protocol_type: str
     state: str
+    group_type: str
 
 
 class MemberDescription(NamedTuple):

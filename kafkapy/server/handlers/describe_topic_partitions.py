@@ -10,7 +10,6 @@ LEADER_NOT_AVAILABLE 5, LISTENER_NOT_FOUND 72.
 
 from heapq import merge
 from typing import Final
-from uuid import UUID
 
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.image import MetadataImage, PartitionInfo
@@ -33,7 +32,6 @@ NAMES_IN_A_RUN: Final = 1024
 """Names that are sorted between two places to pause."""
 MOST_PARTITIONS: Final = 2_000
 """The default of ``max.request.partition.size.limit`` in 4.4.0."""
-NO_TOPIC_ID: Final = UUID(int=0)
 FIRST_CURSOR: Final = Cursor("", 0)
 
 
@@ -98,7 +96,7 @@ def _page(
             response.next_cursor = Cursor(name, indexes[0])
             break
         row = _topic(name, _missing(name) if found is None else 0)
-        row.topic_id = topic_id_of(image, name)
+        row.topic_id = image.topic_id(name)
         row.topic_authorized_operations = topic_operations(rights, name, asked=True)
         response.topics.append(row)
         for index in indexes[:room]:
@@ -111,11 +109,6 @@ def _page(
         room -= len(indexes)
         yield
     return response
-
-
-def topic_id_of(_image: MetadataImage, _name: str) -> UUID:
-    """The id of a topic; zeros, since topics have no ids yet."""
-    return NO_TOPIC_ID
 
 
 def _missing(name: str) -> int:

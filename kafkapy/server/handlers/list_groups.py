@@ -9,6 +9,7 @@ COORDINATOR_NOT_AVAILABLE 15.
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.coordinator.group.classic.states import GroupState
+from kafkapy.coordinator.group.consumer.group import STATES as CONSUMER_STATES
 from kafkapy.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from kafkapy.turns import Steps, pieces
 
@@ -17,9 +18,7 @@ if TYPE_CHECKING:
 
 
 TYPES_FROM: Final = 5
-CLASSIC: Final = "classic"
-"""The only type of groups."""
-_STATES: Final = {state.value.lower(): state.value for state in GroupState}
+_STATES: Final = {state.lower(): state for state in (*(each.value for each in GroupState), *CONSUMER_STATES)}
 
 
 def handle(context: "RequestContext", request: ListGroupsRequest) -> Steps[ListGroupsResponse]:
@@ -30,7 +29,7 @@ def handle(context: "RequestContext", request: ListGroupsRequest) -> Steps[ListG
     error_code, groups = yield from context.services.group_coordinator.list_groups(states)
     response = ListGroupsResponse(error_code=error_code, groups=[])
     types = {name.lower() for name in request.types_filter}
-    for piece in pieces(groups if not types or CLASSIC in types else ()):
-        response.groups += [ListedGroup(*group, group_type=CLASSIC) for group in piece]
+    for piece in pieces(groups):
+        response.groups += [ListedGroup(*group) for group in piece if not types or group.group_type in types]
         yield
     return response

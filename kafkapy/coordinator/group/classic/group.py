@@ -273,7 +273,7 @@ class ClassicGroup(Group):
 
     def listing(self) -> GroupListing:
         """See ``Group``."""
-        return GroupListing(self.group_id, self.protocol_type or "", self.state.value)
+        return GroupListing(self.group_id, self.protocol_type or "", self.state.value, GROUP_TYPE)
 
     def describe(self) -> Steps[GroupDescription]:
         """See ``Group``. Metadata and assignments of members are shown only while the group is Stable."""

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 FIRST_EPOCH: Final = 1
 """The epoch of a group, and of its target assignment, before its first change; it has no record."""
 PROTOCOL_TYPE: Final = "consumer"
+GROUP_TYPE: Final = "consumer"
+"""The type of the groups of this package, in ListGroups."""
+EMPTY, ASSIGNING, RECONCILING, STABLE = STATES = "Empty", "Assigning", "Reconciling", "Stable"
+"""The states of a group that exists, as ListGroups names them."""
 PARTITION_BYTES: Final = 256
 """The approximate size of a partition in the target and the current assignment of its member."""
 
@@ -94,10 +98,10 @@ class ConsumerGroup(Group):
         if self._is_dead:
             return DEAD
         if not self.members:
-            return "Empty"
+            return EMPTY
         if self.epoch > self.assignment_epoch:
-            return "Assigning"
-        return "Stable" if all(map(self._is_reconciled, self.members.values())) else "Reconciling"
+            return ASSIGNING
+        return STABLE if all(map(self._is_reconciled, self.members.values())) else RECONCILING
 
     def _is_reconciled(self, member: ConsumerMember) -> bool:
         current = member.current
@@ -298,7 +302,7 @@ class ConsumerGroup(Group):
 
     def listing(self) -> GroupListing:
         """See ``Group``."""
-        return GroupListing(self.group_id, PROTOCOL_TYPE, self.state)
+        return GroupListing(self.group_id, PROTOCOL_TYPE, self.state, GROUP_TYPE)
 
     def describe(self) -> Steps[GroupDescription]:
         """See ``Group``. DescribeGroups shows classic groups only; any other is one that does not exist."""
