@@ -121,7 +121,7 @@ class GroupChange:
         after = before.updated(call)
         if is_new or after != before:
             self.records.append(stored.member_record(group.group_id, member_id, after, self._now_ms))
-        is_changed = after.has_other_subscription(before)
+        is_changed = after.has_other_subscription(before) or self._has_other_assignor(member_id, before, after)
         epoch, topics = self._next_epoch({member_id: after}, is_changed=is_changed)
         target = self._target(member_id, after, epoch, topics, is_urgent=is_changed and not is_new)
         following = reconcile(
@@ -175,6 +175,15 @@ class GroupChange:
         self.records.append(stored.group_record(group.group_id, epoch, metadata_hash(topics), self._now_ms))
         if len(group.members) == 1:  # nothing is left to assign
             self.records.append(stored.assignment_epoch_record(group.group_id, epoch, 0, self._now_ms))
+
+    def _has_other_assignor(self, member_id: str, before: MemberMetadata, after: MemberMetadata) -> bool:
+        """Whether the group has another assignor if the member prefers another one."""
+        if before.server_assignor == after.server_assignor:
+            return False
+        known = {each: member.metadata for each, member in self._group.members.items()}
+        assignors = self._rules.assignors
+        wanted = preferred_assignor((known | {member_id: after}).values(), assignors)
+        return wanted != preferred_assignor(known.values(), assignors)
 
     # The member
 

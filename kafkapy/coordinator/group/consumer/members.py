@@ -62,13 +62,8 @@ class MemberMetadata(NamedTuple):
         )
 
     def has_other_subscription(self, other: "MemberMetadata") -> bool:
-        """Whether the change of one to the other needs another target assignment."""
-        return (
-            self.topic_names != other.topic_names
-            or self.topic_regex != other.topic_regex
-            or self.server_assignor != other.server_assignor
-            or self.rack_id != other.rack_id
-        )
+        """Whether they select other topics."""
+        return self.topic_names != other.topic_names or self.topic_regex != other.topic_regex
 
     def size(self) -> int:
         """The approximate bytes in memory."""

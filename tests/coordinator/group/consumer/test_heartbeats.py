@@ -126,6 +126,10 @@ def test_most_members_choose_the_assignor() -> None:
     world.enter("c", server_assignor="uniform")
     world.enter("d", server_assignor="uniform")
     assert world.describe().assignor_name == "uniform"
+    assert world.beat("d", 5, server_assignor="range").member_epoch == 6
+    assert world.describe().group_epoch == 6
+    assert world.beat("c", 4, server_assignor="range").error_code == 0
+    assert world.describe().group_epoch == 6
 
 
 def test_groups_are_bounded() -> None:
