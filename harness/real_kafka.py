@@ -22,8 +22,6 @@ ONE_BROKER = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.num.partitions": "4",
     "transaction.state.log.min.isr": "1",
-    "share.coordinator.state.topic.replication.factor": "1",
-    "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
     "delete.topic.enable": "true",
     "controlled.shutdown.enable": "false",
@@ -156,6 +154,8 @@ class RealKafka(ChildProcess):
                 "controller.quorum.voters": f"{node}@{HOST}:{self._controller_port}",
                 "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
                 "inter.broker.listener.name": "PLAINTEXT",
+                "share.coordinator.state.topic.replication.factor": "1",
+                "share.coordinator.state.topic.min.isr": "1",
             }
         return {**common, **mode, **self.overrides}
 
