@@ -15,6 +15,7 @@ CONSUMER_GROUP_KEYS: Final[dict[str, ConfigKey]] = {
         ConfigKey("group.consumer.session.timeout.ms", ConfigType.INT, 45_000, AtLeast(1)),
         ConfigKey("group.consumer.heartbeat.interval.ms", ConfigType.INT, 5_000, AtLeast(1)),
         ConfigKey("group.consumer.assignment.interval.ms", ConfigType.INT, 1_000, AtLeast(0)),
+        ConfigKey("group.consumer.assignor.offload.enable", ConfigType.BOOLEAN, True),  # the default
         ConfigKey("group.consumer.max.size", ConfigType.INT, 2**31 - 1, AtLeast(1)),
         ConfigKey("group.consumer.assignors", ConfigType.LIST, ASSIGNORS, OneOf(ASSIGNORS)),
     )
@@ -29,6 +30,9 @@ CONSUMER_GROUP_DOCUMENTATION: Final[dict[str, str]] = {
     ),
     "group.consumer.assignment.interval.ms": (
         "How long a consumer group keeps a target assignment at least when members join or leave, in milliseconds."
+    ),
+    "group.consumer.assignor.offload.enable": (
+        "Apache Kafka computes target assignments in threads of their own; in kafkapy this key changes nothing."
     ),
     "group.consumer.max.size": (
         "How many members a group of the consumer protocol may have; further ones are refused. kafkapy takes 5,000 for "

@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkapy.clock import TimerHandle
 from kafkapy.coordinator.group.calls import CommitCall, GroupDescription, GroupListing, MemberDescription
@@ -22,6 +22,9 @@ from kafkapy.types import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from kafkapy.coordinator.group.classic.rebalance import Rebalancer
+
+GROUP_TYPE: Final = "classic"
+"""The type of the groups of this package, in ListGroups."""
 
 
 class ClassicGroup(Group):
