@@ -33,6 +33,7 @@ OWN_SETTINGS: Final = {
     *("controlled.shutdown.enable", "delete.topic.enable", "listeners", "log.dirs", "offsets.topic.replication.factor"),
     *("transaction.state.log.min.isr", "transaction.state.log.replication.factor"),
     *("zookeeper.connect", "zookeeper.session.timeout.ms"),
+    *("kafkapy.api.release", "transaction.partition.verification.enable"),
 }
 """Keys that only one of the two needs, or that have different defaults."""
 CODEC_MASK: Final = 7

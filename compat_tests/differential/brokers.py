@@ -17,7 +17,10 @@ from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest
 
 VERSION: Final = "2.7.2"
+AS_2_7: Final = {"kafkapy.api.release": "2.7", "transaction.partition.verification.enable": "false"}
+"""What kafkapy needs to answer as 2.7.2, with its fault that a late batch opens a transaction (KIP-890)."""
 SETTINGS: Final = {
+    **AS_2_7,  # Apache Kafka lists keys that it does not know, too
     "broker.id": "0",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
@@ -39,7 +42,10 @@ def side_by_side(security: str = "") -> Iterator[Comparison]:
     with ExitStack() as stack:
         theirs, ours = (
             stack.enter_context(_started(process, security))
-            for process in (RealKafka(VERSION, heap="512M", config=SETTINGS), KafkapyProcess(config=SETTINGS))
+            for process in (
+                RealKafka(VERSION, heap="512M", config=SETTINGS),
+                KafkapyProcess(config=SETTINGS),
+            )
         )
         for bootstrap in (theirs, ours):
             warm_up(bootstrap)

@@ -1,24 +1,21 @@
 """Real clients' recorded conversations with Apache Kafka 2.7.2, held again: the same answers, ids apart."""
 
 from collections.abc import Iterator
-from contextlib import closing
 
 import pytest
 
-from compat_tests.differential.brokers import warm_up
+from compat_tests.brokers.own_broker import own_broker
+from compat_tests.brokers.targets import KAFKAPY
+from compat_tests.differential.brokers import AS_2_7, warm_up
 from compat_tests.differential.recordings.playback import Playback
 from compat_tests.differential.recordings.recording import Recording, names, path_of
-from compat_tests.differential.settling import ask
-from compat_tests.differential.sides import Side
 from harness.process import Broker
-from kafkapy.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 
-BROKER = 4
 DAY_MS = 86_400_000
+"""Segments have up to 1,000 days: markers are of today, records of the day when they were recorded.
+
+The first records are of 2023 (``record.START_MS``), and a new segment follows them, in the recording as here.
+"""
 PAST_THE_END = 25
 """Fewer answers are no conversation."""
 
@@ -27,21 +24,10 @@ PAST_THE_END = 25
 def bootstrap(broker: Broker) -> Iterator[str]:
     if broker.name not in ("kafkapy", "kafka-2.7.2"):
         pytest.skip("other releases answer as their own version does")
-    warm_up(broker.bootstrap)
-    _keep_segments(broker.bootstrap, is_on=True)
-    yield broker.bootstrap
-    _keep_segments(broker.bootstrap, is_on=False)
-
-
-def _keep_segments(bootstrap: str, *, is_on: bool) -> None:
-    """Let segments be of up to 1,000 days: markers are of today, records of the day when they were recorded.
-
-    The first records are of 2023 (``record.START_MS``), and a new segment follows them, in the recording as here.
-    """
-    config = AlterableConfig("log.roll.ms", int(not is_on), str(1_000 * DAY_MS) if is_on else None)
-    resource = AlterConfigsResource(BROKER, "", [config])
-    with closing(Side(bootstrap)) as side:
-        assert ask(side, IncrementalAlterConfigsRequest([resource]), 0).responses[0].error_code == 0
+    as_recorded = AS_2_7 if broker.name == KAFKAPY else {}
+    with own_broker(broker, {**as_recorded, "log.roll.ms": str(1_000 * DAY_MS)}) as own:
+        warm_up(own.bootstrap)
+        yield own.bootstrap
 
 
 @pytest.mark.parametrize("name", names())

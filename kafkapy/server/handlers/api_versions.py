@@ -29,6 +29,8 @@ _SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?"
 NO_BROKER: Final = -1
 
 _FIRST_VERSION_OF_LEVEL_0: Final = 4
+_NEEDED_BY_FEATURES: Final = (ApiKey.END_TXN, 5)
+"""A listener that acts as a release without this version has none of the features."""
 
 
 @cache
@@ -48,17 +50,20 @@ def handle(context: RequestContext, request: ApiVersionsRequest | None) -> ApiVe
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         if error_code := _identity_error(context, request):
             return ApiVersionsResponse(error_code=error_code)
-    features = context.services.features
-    return ApiVersionsResponse(
-        api_keys=served,
-        supported_features=[
-            SupportedFeatureKey(name, feature.min_level, feature.max_level)
-            for name, feature in SUPPORTED_FEATURES.items()
-            if feature.min_level or context.header.api_version >= _FIRST_VERSION_OF_LEVEL_0
-        ],
-        finalized_features_epoch=features.epoch,
-        finalized_features=[FinalizedFeatureKey(name, level, level) for name, level in features.levels.items()],
-    )
+    response = ApiVersionsResponse(api_keys=served, finalized_features_epoch=context.services.features.epoch)
+    if context.services.apis[context.session.listener].serving(*_NEEDED_BY_FEATURES):
+        _add_features(context, response)
+    return response
+
+
+def _add_features(context: RequestContext, response: ApiVersionsResponse) -> None:
+    response.supported_features = [
+        SupportedFeatureKey(name, feature.min_level, feature.max_level)
+        for name, feature in SUPPORTED_FEATURES.items()
+        if feature.min_level or context.header.api_version >= _FIRST_VERSION_OF_LEVEL_0
+    ]
+    levels = context.services.features.levels
+    response.finalized_features = [FinalizedFeatureKey(name, level, level) for name, level in levels.items()]
 
 
 def _identity_error(context: RequestContext, request: ApiVersionsRequest) -> int:
