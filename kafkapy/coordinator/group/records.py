@@ -6,6 +6,7 @@ Kafka 2.7 are written:
     key 1   offset of a group's partition   value 3, or 1 if the client named a retention time
     key 2   metadata of a classic group     value 3
     key 3–8 consumer groups (KIP-848)       ``consumer/records.py``
+    key 16  their regular expressions       ``consumer/records.py``
     value null                              tombstone: expired or deleted
 
 With an older ``inter.broker.protocol.version`` the values have the layout of that release (``settings``). Key 0 is an
@@ -23,6 +24,7 @@ from kafkapy.protocol.messages.stored.consumer_group import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,
+    ConsumerGroupRegularExpressionKey,
     ConsumerGroupTargetAssignmentMemberKey,
     ConsumerGroupTargetAssignmentMetadataKey,
 )
@@ -99,13 +101,28 @@ class ConsumerCurrentKey(NamedTuple):
     member_id: str
 
 
-ConsumerKey = ConsumerGroupKey | ConsumerAssignmentEpochKey | ConsumerMemberKey | ConsumerTargetKey | ConsumerCurrentKey
+class ConsumerExpressionKey(NamedTuple):
+    """The key of the topics that a regular expression of a consumer group's members selects."""
+
+    group_id: str
+    pattern: str
+
+
+ConsumerKey = (
+    ConsumerGroupKey
+    | ConsumerAssignmentEpochKey
+    | ConsumerMemberKey
+    | ConsumerTargetKey
+    | ConsumerCurrentKey
+    | ConsumerExpressionKey
+)
 CONSUMER_KEYS: Final[tuple[type[ConsumerKey], ...]] = (
     ConsumerGroupKey,
     ConsumerMemberKey,
     ConsumerAssignmentEpochKey,
     ConsumerTargetKey,
     ConsumerCurrentKey,
+    ConsumerExpressionKey,
 )
 RecordKey = OffsetKey | GroupKey | ConsumerKey
 
@@ -162,6 +179,7 @@ KEYS: Final[Mapping[int, Callable[[Reader, int], RecordKey]]] = {
     6: _consumer_key(ConsumerGroupTargetAssignmentMetadataKey, ConsumerAssignmentEpochKey),
     7: _consumer_key(ConsumerGroupTargetAssignmentMemberKey, ConsumerTargetKey),
     8: _consumer_key(ConsumerGroupCurrentMemberAssignmentKey, ConsumerCurrentKey),
+    16: _consumer_key(ConsumerGroupRegularExpressionKey, ConsumerExpressionKey),
 }
 """The kinds of records: the version of a key → the function that reads the key."""
 

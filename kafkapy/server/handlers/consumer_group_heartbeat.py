@@ -1,8 +1,8 @@
 """ConsumerGroupHeartbeat: a member of a consumer group joins, stays or leaves, and gets its partitions (KIP-848).
 
 Versions 0-1. Answered when the log has the records that follow from it, at once if nothing has changed. Members choose
-their own ids; in version 0 an empty one is replaced by an id of the broker. Not done: subscriptions by a regular
-expression, and members of the classic protocol in the same group.
+their own ids; in version 0 an empty one is replaced by an id of the broker. Topics of a regular expression are
+assigned after a later heartbeat. Not done: members of the classic protocol in the same group.
 Errors: COORDINATOR_LOAD_IN_PROGRESS 14, COORDINATOR_NOT_AVAILABLE 15, NOT_COORDINATOR 16, UNKNOWN_MEMBER_ID 25,
 INVALID_REQUEST 42, GROUP_ID_NOT_FOUND 69, GROUP_MAX_SIZE_REACHED 81 (also if all members take too much memory),
 FENCED_INSTANCE_ID 82, FENCED_MEMBER_EPOCH 110, UNRELEASED_INSTANCE_ID 111, UNSUPPORTED_ASSIGNOR 112,
@@ -10,11 +10,12 @@ INVALID_REGULAR_EXPRESSION 128.
 """
 
 import uuid
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.coordinator.answer import respond
 from kafkapy.coordinator.group.consumer.calls import JOIN_EPOCH, HeartbeatCall, HeartbeatResult, Partitions
+from kafkapy.protocol.constants import AclOperation, AclResourceType
 from kafkapy.protocol.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
@@ -49,8 +50,17 @@ def handle(
         topic_regex=request.subscribed_topic_regex,
         server_assignor=request.server_assignor,
         owned=None if request.topic_partitions is None else _owned(request.topic_partitions),
+        may_describe=_may_describe(context),
     )
     return respond(context.services.group_coordinator.consumer.heartbeat(call), _build)
+
+
+def _may_describe(context: "RequestContext") -> Callable[[str], bool] | None:
+    """Return the check whether the client may describe a topic; None without an authorizer."""
+    rights = context.rights()
+    if rights is None:
+        return None
+    return lambda topic: rights.may(AclOperation.DESCRIBE, AclResourceType.TOPIC, topic, logs=False)
 
 
 def _owned(topics: Iterable[TopicPartitions]) -> Partitions:

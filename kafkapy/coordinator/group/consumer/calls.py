@@ -1,6 +1,6 @@
 """The requests of members of consumer groups and their results, independent of the versions on the wire."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
@@ -33,6 +33,8 @@ class HeartbeatCall(NamedTuple):
     topic_regex: str | None = None
     server_assignor: str | None = None
     owned: Partitions | None = None
+    may_describe: Callable[[str], bool] | None = None
+    """Whether the member may describe a topic; None if it may describe all topics."""
 
     @property
     def is_full(self) -> bool:

@@ -15,11 +15,12 @@ from uuid import UUID
 
 from kafkapy.coordinator.group.calls import DEAD, CommitCall, GroupDescription, GroupListing
 from kafkapy.coordinator.group.consumer.calls import JOIN_EPOCH, Partitions
+from kafkapy.coordinator.group.consumer.expressions import NO_TOPICS, GroupExpressions
 from kafkapy.coordinator.group.consumer.members import ConsumerMember, CurrentAssignment, MemberMetadata, MemberState
 from kafkapy.coordinator.group.consumer.records import group_tombstones
 from kafkapy.coordinator.group.consumer.topics import NO_TOPICS_HASH
 from kafkapy.coordinator.group.group import Group
-from kafkapy.coordinator.group.metadata_budget import MetadataBudget
+from kafkapy.coordinator.group.metadata_budget import TOPIC_BYTES, MetadataBudget
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.records.record import Record
 from kafkapy.text import text_size
@@ -45,7 +46,8 @@ class ConsumerGroup(Group):
 
     __slots__ = (
         "epoch", "metadata_hash", "assignment_epoch", "assigned_ms", "members", "static_ids", "targets", "subscribed",
-        "_has_record", "checked_topics", "_owners", "_sessions", "_topic_name", "_is_dead", "_is_writing", "_waiting",
+        "expressions", "_has_record", "checked_topics", "_owners", "_sessions", "_topic_name", "_is_dead",
+        "_is_writing", "_waiting",
     )  # fmt: skip
 
     def __init__(
@@ -61,7 +63,8 @@ class ConsumerGroup(Group):
         """The member ids of static members, by group instance id."""
         self.targets: dict[str, Partitions] = {}
         self.subscribed: Counter[str] = Counter()
-        """The topics that members name, each with the number of these members."""
+        """The topics that members name or expressions select, each with the number of these."""
+        self.expressions = GroupExpressions()
         self._has_record = False
         self.checked_topics: object = None
         """The topics of the cluster with which ``metadata_hash`` was last compared."""
@@ -129,6 +132,8 @@ class ConsumerGroup(Group):
             self._charge(member, -1)
         for target in self.targets.values():
             self._charge_target(target, -1)
+        for pattern in list(self.expressions.topics):
+            self.replay_expression(pattern, None)
         self.members.clear()
         self.targets.clear()
         self.release_name()
@@ -183,6 +188,7 @@ class ConsumerGroup(Group):
         member.metadata = metadata
         self._charge(member, 1)
         self.subscribed.update(metadata.topic_names)
+        self.expressions.replay_member(metadata.topic_regex, 1)
         if metadata.instance_id is not None:
             self.static_ids[metadata.instance_id] = member_id
 
@@ -220,6 +226,15 @@ class ConsumerGroup(Group):
         if member is not None:
             self._drop_assigned(member)
 
+    def replay_expression(self, pattern: str, topics: frozenset[str] | None, resolved_ms: int = 0) -> None:
+        """A regular expression selects the topics, or is not used any more."""
+        former = self.expressions.selected(pattern)
+        self.expressions.replay_topics(pattern, topics, resolved_ms)
+        self.subscribed.subtract(former)
+        self.subscribed.update(topics or NO_TOPICS)
+        self.subscribed += Counter()  # drop the topics that are not subscribed any more
+        self.budget.used_bytes += TOPIC_BYTES * (len(topics or NO_TOPICS) - len(former))
+
     def _member(self, member_id: str) -> ConsumerMember:
         member = self.members.get(member_id)
         if member is None:
@@ -238,6 +253,7 @@ class ConsumerGroup(Group):
     def _forget_metadata(self, member: ConsumerMember) -> None:
         self._charge(member, -1)
         self.subscribed.subtract(member.metadata.topic_names)
+        self.expressions.replay_member(member.metadata.topic_regex, -1)
         self.subscribed += Counter()  # drop the topics that no member names any more
         instance_id = member.metadata.instance_id
         if instance_id is not None and self.static_ids.get(instance_id) == member.member_id:
@@ -295,7 +311,7 @@ class ConsumerGroup(Group):
         """See ``Group``. Members of consumer groups send heartbeats beside their commits."""
 
     def retained_since_ms(self, topic: str, committed_ms: int) -> int | None:
-        """See ``Group``: from the commit, once no member names the topic."""
+        """See ``Group``: from the commit, once no member subscribes to the topic."""
         return None if topic in self.subscribed else committed_ms
 
     # Administration

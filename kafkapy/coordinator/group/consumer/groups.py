@@ -18,6 +18,7 @@ from kafkapy.coordinator.group.consumer.calls import (
     NamedPartitions,
     Partitions,
 )
+from kafkapy.coordinator.group.consumer.expressions import select_topics
 from kafkapy.coordinator.group.consumer.group import ConsumerGroup
 from kafkapy.coordinator.group.consumer.heartbeats import (
     NO_PARTITIONS,
@@ -62,6 +63,7 @@ class ConsumerGroups(GroupType):
         self._runtime = runtime
         self._metadata = metadata
         self._counters = background.counters
+        self._run = background.run
         self._sessions = Sessions(clock, self._session_timeout_ms, self._fence)
         named = {name: assignors[name] for name in self.settings.assignors}
         settings = self.settings
@@ -166,6 +168,7 @@ class ConsumerGroups(GroupType):
         size = 0 if call.member_id in group.members else MEMBER_BYTES
         if call.topic_names is not None:
             size += text_size(*call.topic_names) + TOPIC_BYTES * len(call.topic_names)
+        size += text_size(call.topic_regex or "")
         if size and not self._runtime.budget.has_room(size):
             self._counters.refused_metadata += 1
             raise HeartbeatRefusedError(
@@ -194,6 +197,8 @@ class ConsumerGroups(GroupType):
             self._sessions.touch(group, member)
             self._sessions.follow(group, member)
         answer.set(result)
+        if member is not None:
+            self._search(group, call)
 
     def _replaced(self, error_code: int, call: HeartbeatCall, answer: Answer[HeartbeatResult]) -> None:
         """The static member has its new id: it joins with it."""
@@ -215,6 +220,42 @@ class ConsumerGroups(GroupType):
 
         group.write_started()
         self._runtime.write(GroupWrite(shard, group, records, self._runtime.encode(records))).on_set(ended)
+
+    # Regular expressions
+
+    def _search(self, group: ConsumerGroup, call: HeartbeatCall) -> None:
+        """Search the topics for the group's expressions, if that is due after the member's request."""
+        if group.expressions.start_search(self._image.topics, self._runtime.now_ms()):
+            self._run(self._search_in_steps(group, call))
+
+    def _search_in_steps(self, group: ConsumerGroup, call: HeartbeatCall) -> Steps[None]:
+        topics = self._image.topics
+        found = yield from select_topics(list(group.expressions.members), list(topics), call.may_describe)
+        group.when_idle(partial(self._resolve, group, topics, found))
+
+    def _resolve(self, group: ConsumerGroup, topics: Mapping[str, object], found: Mapping[str, frozenset[str]]) -> None:
+        """Write what was found among the topics."""
+        shard = self._runtime.find(group.group_id)
+        if isinstance(shard, int) or group.is_dead:
+            return
+        if not self._has_room_for(group, found):
+            self._counters.refused_metadata += 1
+            group.expressions.end_search(None)
+            return
+        change = GroupChange(group, self._image, self._rules, self._runtime.now_ms())
+        change.resolve(found)
+        if not change.records:  # no member has any of the expressions any more
+            group.expressions.end_search(topics)
+            return
+
+        def then(error_code: int) -> None:
+            group.expressions.end_search(None if error_code else topics)
+
+        self._write(shard, group, change.records, then)
+
+    def _has_room_for(self, group: ConsumerGroup, found: Mapping[str, frozenset[str]]) -> bool:
+        added = sum(len(topics) - len(group.expressions.selected(pattern)) for pattern, topics in found.items())
+        return self._runtime.budget.has_room(TOPIC_BYTES * added)
 
     # Time-outs
 

@@ -23,6 +23,7 @@ from kafkapy.coordinator.group.consumer.calls import (
     HeartbeatResult,
     Partitions,
 )
+from kafkapy.coordinator.group.consumer.expressions import NO_TOPICS
 from kafkapy.coordinator.group.consumer.group import ConsumerGroup
 from kafkapy.coordinator.group.consumer.members import (
     NOTHING,
@@ -31,6 +32,7 @@ from kafkapy.coordinator.group.consumer.members import (
     MemberState,
 )
 from kafkapy.coordinator.group.consumer.reconciliation import MemberTarget, is_subset, reconcile
+from kafkapy.coordinator.group.consumer.regular_expressions import InvalidRegularExpressionError, TopicExpression
 from kafkapy.coordinator.group.consumer.subscriptions import MemberSubscription, TopicMetadata
 from kafkapy.coordinator.group.consumer.topics import TopicImages, existing_topics, metadata_hash
 from kafkapy.protocol.errors import ErrorCode
@@ -63,8 +65,6 @@ def check(call: HeartbeatCall, assignors: Mapping[str, Assignor]) -> None:
         raise _invalid("InstanceId can't be null.")
     elif call.member_epoch < LEAVE_FOR_A_WHILE_EPOCH:
         raise _invalid("MemberEpoch is invalid.")
-    if call.topic_regex:
-        raise _invalid("SubscribedTopicRegex is not supported.")
     if call.server_assignor is not None and call.server_assignor not in assignors:
         message = (
             f"ServerAssignor {call.server_assignor} is not supported. Supported assignors: {', '.join(assignors)}."
@@ -79,6 +79,13 @@ def _check_join(call: HeartbeatCall) -> None:
         raise _invalid("TopicPartitions must be empty when (re-)joining.")
     if call.topic_names is None and call.topic_regex is None:
         raise _invalid("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
+
+
+def _check_expression(pattern: str) -> None:
+    try:
+        TopicExpression(pattern)
+    except InvalidRegularExpressionError as error:
+        raise HeartbeatRefusedError(error.error_code, str(error)) from error
 
 
 def _refuse_blank(name: str, value: str) -> None:
@@ -105,6 +112,8 @@ class GroupChange:
 
     def __init__(self, group: ConsumerGroup, image: TopicImages, rules: GroupRules, now_ms: int) -> None:
         self.records: list[Record] = []
+        self._selected: dict[str, frozenset[str]] = {}
+        """The expressions that select other topics after the records."""
         self._group = group
         self._image = image
         self._rules = rules
@@ -121,7 +130,8 @@ class GroupChange:
         after = before.updated(call)
         if is_new or after != before:
             self.records.append(stored.member_record(group.group_id, member_id, after, self._now_ms))
-        is_changed = after.has_other_subscription(before) or self._has_other_assignor(member_id, before, after)
+        is_changed = self._has_other_expression(before.topic_regex, after.topic_regex)
+        is_changed |= after.topic_names != before.topic_names or self._has_other_assignor(member_id, before, after)
         epoch, topics = self._next_epoch({member_id: after}, is_changed=is_changed)
         target = self._target(member_id, after, epoch, topics, is_urgent=is_changed and not is_new)
         following = reconcile(
@@ -170,11 +180,42 @@ class GroupChange:
         """A member leaves, or its session has ended: the group epoch grows, and others get its partitions."""
         group = self._group
         self.records += stored.member_tombstones(group.group_id, member.member_id, self._now_ms)
+        self._leave_expression(member.metadata.topic_regex)
         epoch = group.epoch + 1
         topics = self._topics({member.member_id: NO_METADATA})
         self.records.append(stored.group_record(group.group_id, epoch, metadata_hash(topics), self._now_ms))
         if len(group.members) == 1:  # nothing is left to assign
             self.records.append(stored.assignment_epoch_record(group.group_id, epoch, 0, self._now_ms))
+
+    def resolve(self, found: Mapping[str, frozenset[str]]) -> None:
+        """The cluster's topics were searched: keep what was found for expressions that members still have."""
+        group, expressions = self._group, self._group.expressions
+        self._selected = {pattern: topics for pattern, topics in found.items() if pattern in expressions.members}
+        for pattern, selected in self._selected.items():
+            self.records.append(stored.expression_record(group.group_id, pattern, selected, self._now_ms))
+        is_changed = any(topics != expressions.selected(each) for each, topics in self._selected.items())
+        hashed = metadata_hash(self._topics({}))
+        if is_changed or hashed != group.metadata_hash:
+            self.records.append(stored.group_record(group.group_id, group.epoch + 1, hashed, self._now_ms))
+
+    def _has_other_expression(self, before: str, after: str) -> bool:
+        """Whether the member selects other topics at once, since it has another expression or none any more.
+
+        A new expression is resolved later. Raises ``HeartbeatRefusedError`` if it is not valid.
+        """
+        if before == after:
+            return False
+        self._leave_expression(before)
+        expressions = self._group.expressions
+        if after and after not in expressions.members:
+            _check_expression(after)
+        return not after or after in expressions.topics
+
+    def _leave_expression(self, pattern: str) -> None:
+        """A member does not have the expression any more; that of the last member is deleted."""
+        if self._group.expressions.members[pattern] == 1:
+            self._selected[pattern] = NO_TOPICS
+            self.records.append(stored.expression_record(self._group.group_id, pattern, None, self._now_ms))
 
     def _has_other_assignor(self, member_id: str, before: MemberMetadata, after: MemberMetadata) -> bool:
         """Whether the group has another assignor if the member prefers another one."""
@@ -273,6 +314,9 @@ class GroupChange:
             member = self._group.members.get(member_id)
             names.subtract(() if member is None else member.metadata.topic_names)
             names.update(metadata.topic_names)
+        for pattern, topics in self._selected.items():
+            names.subtract(self._group.expressions.selected(pattern))
+            names.update(topics)
         return existing_topics(self._image, (name for name, count in names.items() if count > 0))
 
     def _target(
@@ -309,18 +353,23 @@ class GroupChange:
             member_id: MemberSubscription(
                 metadata.instance_id,
                 metadata.rack_id,
-                frozenset(ids[name] for name in metadata.topic_names if name in ids),
+                frozenset(ids[name] for name in self._names_of(metadata) if name in ids),
                 {key: set(each) for key, each in self._group.targets.get(member_id, NO_PARTITIONS).items()},
             )
             for member_id, metadata in members.items()
         }
         assignor = self._rules.assignors[preferred_assignor(members.values(), self._rules.assignors)]
-        is_homogeneous = len({metadata.topic_names for metadata in members.values()}) == 1
+        is_homogeneous = len({(each.topic_names, each.topic_regex) for each in members.values()}) == 1
         assigned = assignor.assign(subscriptions, topics, is_homogeneous=is_homogeneous)
         return {
             member_id: {topic_id: frozenset(each) for topic_id, each in assigned.get(member_id, {}).items() if each}
             for member_id in members
         }
+
+    def _names_of(self, metadata: MemberMetadata) -> Iterable[str]:
+        """The topics that a member names, and those that its expression selects."""
+        selected = self._group.expressions.selected(metadata.topic_regex)
+        return {*metadata.topic_names, *selected} if selected else metadata.topic_names
 
 
 def preferred_assignor(members: Iterable[MemberMetadata], assignors: Mapping[str, Assignor]) -> str:

@@ -61,10 +61,6 @@ class MemberMetadata(NamedTuple):
             self.server_assignor if call.server_assignor is None else call.server_assignor,
         )
 
-    def has_other_subscription(self, other: "MemberMetadata") -> bool:
-        """Whether they select other topics."""
-        return self.topic_names != other.topic_names or self.topic_regex != other.topic_regex
-
     def size(self) -> int:
         """The approximate bytes in memory."""
         texts = (self.client_id, self.client_host, self.topic_regex, *self.topic_names)

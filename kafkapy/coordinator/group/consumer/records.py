@@ -5,12 +5,14 @@
     key 6    the target assignment: its epoch
     key 7    a member's target assignment
     key 8    a member's current assignment: its epoch and its partitions
+    key 16   a regular expression: the topics that it selects
 
 The value of a record that is deleted is null. Key 4, the topics of the subscriptions, was written before Kafka 4.1: it
 is not read, and deleted with the group.
 """
 
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from typing import Final
 from uuid import UUID
 
@@ -33,6 +35,8 @@ from kafkapy.protocol.messages.stored.consumer_group import (
     ConsumerGroupMetadataKey,
     ConsumerGroupMetadataValue,
     ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
     ConsumerGroupTargetAssignmentMemberKey,
     ConsumerGroupTargetAssignmentMemberValue,
     ConsumerGroupTargetAssignmentMetadataKey,
@@ -45,6 +49,8 @@ from kafkapy.records.errors import InvalidRecordError
 from kafkapy.records.record import Record
 
 VALUE_VERSION: Final = 0
+NO_IMAGE_VERSION: Final = 0
+"""The version of the metadata with which an expression was resolved: a loaded group resolves it again."""
 
 
 def group_record(group_id: str, epoch: int | None, metadata_hash: int, timestamp_ms: int) -> Record:
@@ -102,6 +108,14 @@ def current_record(group_id: str, member_id: str, current: CurrentAssignment | N
             partitions_pending_revocation=_stored(current.revoking),
         )
     return _record(8, ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), value, timestamp_ms)
+
+
+def expression_record(group_id: str, pattern: str, topics: AbstractSet[str] | None, timestamp_ms: int) -> Record:
+    """The topics that a regular expression selects; None deletes them."""
+    value = None
+    if topics is not None:
+        value = ConsumerGroupRegularExpressionValue(sorted(topics), NO_IMAGE_VERSION, timestamp_ms)
+    return _record(16, ConsumerGroupRegularExpressionKey(group_id, pattern), value, timestamp_ms)
 
 
 def member_tombstones(group_id: str, member_id: str, timestamp_ms: int) -> list[Record]:
@@ -185,6 +199,12 @@ def decode_current(value: bytes) -> CurrentAssignment:
         _assigned(stored.assigned_partitions, stored.member_epoch),
         _assigned(stored.partitions_pending_revocation, stored.member_epoch),
     )
+
+
+def decode_expression(value: bytes) -> ConsumerGroupRegularExpressionValue:
+    """The topics that a regular expression selects, and the time at which they were searched."""
+    _, reader = versioned(value)
+    return ConsumerGroupRegularExpressionValue.read(reader, VALUE_VERSION)
 
 
 def _assigned(stored: Iterable[TopicPartitions], member_epoch: int) -> dict[UUID, dict[int, int]]:

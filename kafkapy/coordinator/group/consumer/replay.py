@@ -11,6 +11,7 @@ from kafkapy.coordinator.group.consumer.group import FIRST_EPOCH, ConsumerGroup
 from kafkapy.coordinator.group.records import (
     ConsumerAssignmentEpochKey,
     ConsumerCurrentKey,
+    ConsumerExpressionKey,
     ConsumerGroupKey,
     ConsumerKey,
     ConsumerMemberKey,
@@ -31,6 +32,9 @@ def replay_value(group_of: Callable[[str], ConsumerGroup], key: ConsumerKey, val
     elif isinstance(key, ConsumerCurrentKey):
         current = stored.decode_current(value)
         group_of(key.group_id).replay_current(key.member_id, current)
+    elif isinstance(key, ConsumerExpressionKey):
+        found = stored.decode_expression(value)
+        group_of(key.group_id).replay_expression(key.pattern, frozenset(found.topics), found.timestamp)
     else:
         target = stored.decode_target(value)
         group_of(key.group_id).replay_target(key.member_id, target)
@@ -42,6 +46,8 @@ def replay_tombstone(group: ConsumerGroup, key: ConsumerKey) -> None:
         group.replay_leave(key.member_id)
     elif isinstance(key, ConsumerCurrentKey):
         group.replay_no_current(key.member_id)
+    elif isinstance(key, ConsumerExpressionKey):
+        group.replay_expression(key.pattern, None)
     elif isinstance(key, ConsumerAssignmentEpochKey):
         group.replay_assignment_epoch(FIRST_EPOCH, 0)
     elif not isinstance(key, ConsumerGroupKey):

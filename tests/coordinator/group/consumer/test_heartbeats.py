@@ -65,7 +65,6 @@ def test_a_member_that_has_to_revoke_again_keeps_its_place() -> None:
         (0, {"owned": None}, 42, "TopicPartitions must be empty when (re-)joining."),
         (0, {"owned": {T: [0]}}, 42, "TopicPartitions must be empty when (re-)joining."),
         (0, {"topic_names": None}, 42, NO_SUBSCRIPTION),
-        (0, {"topic_regex": "t.*"}, 42, "SubscribedTopicRegex is not supported."),
         (-2, {}, 42, "InstanceId can't be null."),
         (-3, {}, 42, "MemberEpoch is invalid."),
         (0, {"server_assignor": "x"}, 112, "ServerAssignor x is not supported. Supported assignors: uniform, range."),
