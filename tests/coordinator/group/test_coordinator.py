@@ -58,7 +58,7 @@ def test_groups_are_listed_by_state() -> None:
     world = World()
     world.stable()
     world.commit(group_id="offsets")
-    settled, plain = GroupListing("g", "consumer", "Stable"), GroupListing("offsets", "", "Empty")
+    settled, plain = GroupListing("g", "consumer", "Stable", "classic"), GroupListing("offsets", "", "Empty", "classic")
     assert finish(world.coordinator.list_groups()) == (0, [settled, plain])
     assert finish(world.coordinator.list_groups(["Stable", "Dead"])) == (0, [settled])
     assert finish(world.coordinator.list_groups(["stable"])) == (0, [])

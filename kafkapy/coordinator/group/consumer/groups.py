@@ -28,7 +28,7 @@ from kafkapy.coordinator.group.consumer.heartbeats import (
     check,
     preferred_assignor,
 )
-from kafkapy.coordinator.group.consumer.members import Assigned, ConsumerMember
+from kafkapy.coordinator.group.consumer.members import ConsumerMember
 from kafkapy.coordinator.group.consumer.replay import replay_tombstone, replay_value
 from kafkapy.coordinator.group.consumer.sessions import Sessions
 from kafkapy.coordinator.group.consumer.topics import TopicImages
@@ -330,7 +330,7 @@ class ConsumerGroups(GroupType):
             metadata.client_host,
             metadata.topic_names,
             metadata.topic_regex,
-            named(member.current.assigned, self._topic_name),
+            named(member.current.held, self._topic_name),
             named(group.targets.get(member.member_id, NO_PARTITIONS), self._topic_name),
         )
 
@@ -345,7 +345,7 @@ class ConsumerGroups(GroupType):
         return self._image.topic_name(topic_id)
 
 
-def named(assigned: Assigned | Partitions, topic_name: Callable[[UUID], str | None]) -> tuple[NamedPartitions, ...]:
+def named(assigned: Partitions, topic_name: Callable[[UUID], str | None]) -> tuple[NamedPartitions, ...]:
     """The partitions with the names of their topics; topics that were deleted are left out."""
     names = ((topic_id, topic_name(topic_id), partitions) for topic_id, partitions in assigned.items())
     return tuple(

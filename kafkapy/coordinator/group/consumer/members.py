@@ -78,6 +78,12 @@ class CurrentAssignment(NamedTuple):
     assigned: Assigned = NOTHING
     revoking: Assigned = NOTHING
 
+    @property
+    def held(self) -> dict[UUID, frozenset[int]]:
+        """The partitions that the member has, also those that it has to revoke."""
+        topic_ids = dict.fromkeys((*self.assigned, *self.revoking))
+        return {each: frozenset({*self.assigned.get(each, ()), *self.revoking.get(each, ())}) for each in topic_ids}
+
     def at(self, member_epoch: int) -> "CurrentAssignment":
         """The same at another epoch; the present one becomes the previous one."""
         previous_epoch = self.previous_epoch if member_epoch == self.member_epoch else self.member_epoch

@@ -43,7 +43,7 @@ def test_the_description_of_a_stable_group() -> None:
     world = World()
     member_id = world.stable(instance_id="i")[0]
     group = world.group()
-    assert group.listing() == GroupListing("g", "consumer", "Stable")
+    assert group.listing() == GroupListing("g", "consumer", "Stable", "classic")
     member = (member_id, "i", "client", "/127.0.0.1", RANGE[0][1], b"part-0")
     assert finish(group.describe()) == GroupDescription(0, "g", "Stable", "consumer", "range", (member,))
 
@@ -61,7 +61,7 @@ def test_the_description_of_a_group_that_only_keeps_offsets() -> None:
     world = World()
     world.commit()
     assert finish(world.group().describe()) == GroupDescription(0, "g", "Empty", "", "", ())
-    assert world.group().listing() == GroupListing("g", "", "Empty")
+    assert world.group().listing() == GroupListing("g", "", "Empty", "classic")
 
 
 def test_a_group_with_unknown_subscriptions_may_consume_any_topic() -> None:

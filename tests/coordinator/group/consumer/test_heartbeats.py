@@ -185,11 +185,22 @@ def test_a_member_that_does_not_revoke_is_removed_after_its_rebalance_timeout() 
     assert world.epochs("b", 3) == (4, {T: [0, 1, 2]})
 
 
+def test_the_description_has_partitions_until_they_are_revoked() -> None:
+    world = ConsumerWorld()
+    world.enter("a")
+    world.enter("b")
+    assert world.epochs("a", 2) == (2, {T: [0, 1]})
+    member = world.describe().members[0]
+    assert [each.partitions for each in (*member.assignment, *member.target)] == [(0, 1, 2), (0, 1)]
+    world.beat("a", 2, owned={T: [0, 1]})
+    assert world.describe().members[0].assignment == member.target
+
+
 def test_the_groups_in_the_lists() -> None:
     world = ConsumerWorld()
     world.enter("a", rack_id="r", instance_id="i")
     _, listed = finish(world.coordinator.list_groups())
-    assert listed == [("g", "consumer", "Stable")]
+    assert listed == [("g", "consumer", "Stable", "consumer")]
     assert finish(world.coordinator.describe_group("g")).state == "Dead"
     (member,) = world.describe().members
     assert member[:8] == ("a", "i", "r", 2, "client", "/127.0.0.1", ("t",), "")
