@@ -69,7 +69,9 @@ def test_the_dependencies_are_exactly_the_imported_packages() -> None:
     distributions = packages_distributions()
     imported = {distributions.get(name, [name])[0] for name in foreign}  # gssapi may not be installed
     project = PROJECT["project"]
-    optional = [distribution_names(project["optional-dependencies"][name]) for name in ("security", "oauth", "gssapi")]
+    optional = [
+        distribution_names(project["optional-dependencies"][name]) for name in ("security", "oauth", "gssapi", "regex")
+    ]
     assert imported == distribution_names(project["dependencies"]).union(*optional)
 
 

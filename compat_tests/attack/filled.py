@@ -20,6 +20,7 @@ from compat_tests.attack.prepared import PARTITIONS_OF_FIRST, Counts, framed, gr
 from compat_tests.differential.steps import definitions, fields_of, request_definition
 from harness.definitions.model import Field
 from kafkapy.protocol.headers import request_header_version
+from kafkapy.protocol.message import ZERO_UUID
 from kafkapy.protocol.writer import Writer
 from kafkapy.records.compression import ZSTD
 from kafkapy.records.record import Record, encode_batch
@@ -179,7 +180,7 @@ class Filler:
         fixed = len(self._one(shape, kind, 1, producer)) - element
         count = max(1, int((size - fixed) / element))
         block = KNOWN_BLOCK if kind.names == KNOWN else BLOCK
-        if count >= 2 * block and self._is_array(shape):
+        if count >= 4 * block and self._is_array(shape):
             return self._copied(_Building(shape, kind, count // block * block, self._counts, producer), block), 1
         return self._one(shape, kind, count, producer), 1
 
@@ -287,7 +288,8 @@ class _Building:
         if name in self._settings:
             return _bomb() if self._settings[name] == BOMB else self._settings[name]
         if not field.is_array:
-            return self._scalar(struct, name, field, number, is_filled=is_filled)
+            is_absent = field.is_struct and self._shape.version in field.nullable
+            return None if is_absent else self._scalar(struct, name, field, number, is_filled=is_filled)
         if not is_filled and self._is_left_out(name, field):
             return None if self._shape.version in field.nullable else []
         count = self._elements if is_filled else 1
@@ -318,7 +320,7 @@ class _Building:
             case "float64":
                 return 0.0
             case "uuid":
-                return None
+                return ZERO_UUID
         return self._number(name, number)
 
     def _number(self, name: str, number: int) -> int:
@@ -366,7 +368,7 @@ class _Building:
             return "1000000"
         if name == "member_id" and "Commit" in self._shape.api:
             return ""
-        if self._shape.version in field.nullable:
+        if self._shape.version in field.nullable and not field.is_array:
             return None
         if name == "member_id" and self._shape.api == "JoinGroup":
             return ""

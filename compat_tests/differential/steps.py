@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from compat_tests.codec.random_messages import Definitions
 from harness.definitions import names
@@ -108,5 +109,5 @@ class RequestBuilder:
         if isinstance(value, list):
             if entry.is_struct:
                 return [self._struct(key, entry.element, version, each) for each in value]
-            return [self._resolve(each) for each in value]
-        return self._resolve(value)
+            return [self._resolve(each) if entry.element != "uuid" else UUID(str(each)) for each in value]
+        return self._resolve(value) if entry.element != "uuid" else UUID(str(value))

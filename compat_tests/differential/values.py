@@ -1,6 +1,7 @@
 """The values of the fields of generated requests: few for each field, so that the requests of a conversation meet."""
 
 from typing import Any, Final
+from uuid import UUID
 
 from hypothesis import strategies as st
 
@@ -160,6 +161,6 @@ BY_TYPE: Final[dict[str, Values]] = {
     "int16": _of(0, 1, -1),
     "int32": _of(0, 1, 2, -1, MAX_INT32),
     "int64": _of(0, 1, -1, MAX_INT64),
-    "uuid": _of(None),
+    "uuid": _of(str(UUID(int=0)), str(UUID(int=1))),
 }
 """The values of fields that the table above does not name."""

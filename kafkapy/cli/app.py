@@ -109,6 +109,7 @@ def _start_options(  # noqa: PLR0913, PLR0917  # typer reads a command's options
     print_bootstrap: Annotated[bool, typer.Option("--print-bootstrap")] = False,
     security: Annotated[str | None, typer.Option("--security")] = None,
     print_client_properties: Annotated[bool, typer.Option("--print-client-properties")] = False,
+    act_as: Annotated[str | None, typer.Option("--act-as")] = None,
     log_level: Annotated[str, typer.Option("--log-level")] = "info",
     log_json: Annotated[bool, typer.Option("--log-json")] = False,
     trace: Annotated[str | None, typer.Option("--trace")] = None,

@@ -106,6 +106,6 @@ class Features:
         self.levels, self.epoch = levels, epoch
         if is_changed:
             text = ", ".join(f"{name} {level}" for name, level in levels.items())
-            logger.info("Finalized features: %s", text or "none")
+            logger.debug("Finalized features: %s", text or "none")
             for listener in self._listeners:
                 listener()

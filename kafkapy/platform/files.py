@@ -6,7 +6,6 @@ system calls, so that tests can replace it by a class that fails on purpose.
 
 import errno
 import os
-import shutil
 from collections.abc import Iterable, Iterator
 from typing import ClassVar, Final
 
@@ -217,8 +216,10 @@ class Files:
 
 def disk_space(path: str) -> tuple[int, int]:
     """The size of the file system of ``path`` and the bytes that are free there; -1 for both if it can't be read."""
+    from shutil import disk_usage  # it takes a megabyte
+
     try:
-        usage = shutil.disk_usage(path)
+        usage = disk_usage(path)
     except OSError:
         return -1, -1
     return usage.total, usage.free

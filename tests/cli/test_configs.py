@@ -7,6 +7,7 @@ import pytest
 from kafkapy.clients import connection
 from kafkapy.config.broker_keys import BROKER_KEYS
 from kafkapy.config.documentation import broker_documentation, topic_documentation
+from kafkapy.config.transaction_keys import TRANSACTION_KEYS
 from kafkapy.protocol.api_keys import ApiKey
 from tests.cli.conftest import Run
 
@@ -22,7 +23,7 @@ def test_describe_shows_settings_or_all_keys(run: Run) -> None:
     ]
     assert len(json.loads(run("configs", "describe", "topic", "c-one", "--all", "--json").out)) == 26
     broker = {row["key"]: row for row in json.loads(run("configs", "describe", "broker", "0", "-a", "--json").out)}
-    assert len(broker) == 216
+    assert len(broker) == 216 + 1  # the verification of transactions, which the broker of these tests has off
     assert broker["ssl.key.password"]["value"] == "[hidden]"
     assert broker["listeners"]["source"] == "server.properties"
 
@@ -69,7 +70,7 @@ def test_describe_shows_the_documentation_of_keys(run: Run) -> None:
     assert "Age at which a log of the topic" in run("configs", "describe", "topic", "c-docs", "--docs").out
     rows = json.loads(run("configs", "describe", "broker", "0", "--all", "--docs", "--json").out)
     assert {row["key"]: row["documentation"] for row in rows} == {
-        name: broker_documentation(name) for name in BROKER_KEYS
+        name: broker_documentation(name) for name in (*BROKER_KEYS, *TRANSACTION_KEYS)
     }
 
 

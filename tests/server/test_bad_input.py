@@ -46,7 +46,7 @@ CLOSED = {
     "negative count": (struct.pack(">ihhihhhii", 24, 0, 8, 1, -1, -1, 1, 1000, -7) + b"\0" * 2, "an array of -7"),
     "unknown key": (struct.pack(">ihhih", 10, 999, 0, 1, -1), "999"),
     "unknown version": (struct.pack(">ihhih", 10, 0, 99, 1, -1), "version 99"),
-    "a version above 2.7's": (frame(produce_request("t", None), 9), "key 0 version 9"),
+    "a version above 4.4's": (struct.pack(">ihhih", 10, 0, 14, 1, -1), "key 0 version 14"),
     "an inter-broker request": (struct.pack(">ihhihb", 11, 6, 6, 1, -1, 0), "key 6"),
 }  # fmt: skip
 

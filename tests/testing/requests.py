@@ -9,6 +9,7 @@ from harness.client import batch
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.constants import ResourceType
 from kafkapy.protocol.messages import request_class
+from kafkapy.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
 from kafkapy.protocol.messages.alter_client_quotas import RequestEntryData
 from kafkapy.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirTopic
 from kafkapy.protocol.messages.alter_user_scram_credentials import ScramCredentialDeletion
@@ -56,6 +57,9 @@ def request_of(key: int, version: int = 0, *, topic: str = TOPIC, partition: int
     if key == ApiKey.OFFSET_FETCH and version >= 8:
         topics = [OffsetFetchRequestTopics(topic, partition_indexes=[partition])]
         request.topics, request.groups = [], [OffsetFetchRequestGroup("group", topics=topics)]
+    if key == ApiKey.ADD_PARTITIONS_TO_TXN and version >= 4:
+        topics = [AddPartitionsToTxnTopic(topic, [partition])]
+        request.v3_and_below_topics, request.transactions = [], [AddPartitionsToTxnTransaction("id", topics=topics)]
     if key == ApiKey.DESCRIBE_TRANSACTIONS:
         request.transactional_ids = ["id"]
     if key == ApiKey.API_VERSIONS:

@@ -212,6 +212,10 @@ IN_FULL = {
     ApiKey.CREATE_PARTITIONS: "TOPIC topics.name = results.name error_code",
     ApiKey.DELETE_GROUPS: "GROUP groups_names. = results.group_id error_code",
     ApiKey.INCREMENTAL_ALTER_CONFIGS: "RESOURCE resources.resource_name = responses.resource_name error_code",
+    ApiKey.CONSUMER_GROUP_DESCRIBE: "GROUP group_ids. = groups.group_id error_code",
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: "TOPIC topics.name = topics.name error_code",
+    ApiKey.DESCRIBE_PRODUCERS: "TOPIC topics.name = topics.name, "
+    "PARTITION partition_indexes. = partitions.partition_index error_code",
     ApiKey.OFFSET_DELETE: "TOPIC topics.name = topics.name, "
     "PARTITION partitions.partition_index = partitions.partition_index error_code",
 }
@@ -246,4 +250,5 @@ def test_requests_of_one_group_and_of_a_member() -> None:
         ApiKey.LEAVE_GROUP,
         ApiKey.SYNC_GROUP,
         ApiKey.TXN_OFFSET_COMMIT,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
     } == WITH_MEMBER_ID

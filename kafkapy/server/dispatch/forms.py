@@ -20,6 +20,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.message import Message, Records
+from kafkapy.protocol.messages import request_class
 from kafkapy.protocol.primitives import encode
 from kafkapy.server.dispatch.context import RequestContext
 from kafkapy.server.dispatch.varying import around_integers, layout_of
@@ -35,8 +36,10 @@ MOST_FORMS: Final = 6
 MOST_MISSES: Final = 4096
 """The most requests that do not match a form before it is made again."""
 
+LAST_SHIFT: Final = 28
+"""The place of the last bits of an unsigned varint of 32 bits."""
 RECORDS: Final = "R"
-"""The format of records, with their size, at the end of a request."""
+"""The format of records, with their size, behind which a request has no other field but tagged ones."""
 
 M = TypeVar("M", bound=Message)
 
@@ -59,7 +62,10 @@ class Pattern(NamedTuple, Generic[M]):
 class RequestForm:
     """Requests of one connection, of one API and version, that differ in some fields only."""
 
-    __slots__ = ("header", "_misses", "_patience", "_vary", "_unpack", "_size", "_constant", "_has_records")
+    __slots__ = (
+        "header", "_misses", "_patience", "_vary", "_unpack", "_size", "_constant", "_has_records", "_is_compact",
+        "_end",
+    )  # fmt: skip
 
     header: RequestHeader
     """The header of its requests, but for the correlation id; a form that is not made has none."""
@@ -81,8 +87,8 @@ class RequestForm:
             if len(frame) < size:
                 return None
             fields = self._unpack(frame, FIRST_FIELDS.size)
-            records = frame[size:]
-            if fields[-1] != len(records):
+            records = self._records_in(frame, fields[-1])
+            if records is None:
                 return None
             integers = fields[1:-1:2]
         elif len(frame) == size:
@@ -93,6 +99,23 @@ class RequestForm:
         if fields[::2] != self._constant:
             return None
         return self._vary(integers, records)
+
+    def _records_in(self, frame: memoryview, announced: int) -> memoryview | None:
+        """Return the records; None if the frame has another end, or null. ``announced`` is their size as unpacked."""
+        place = self._size
+        if self._is_compact:  # it is the first byte of an unsigned varint: 7 bits, and a bit if more follow
+            byte, announced, shift = announced, announced & 0x7F, 7
+            while byte & 0x80:
+                if place == len(frame) or shift > LAST_SHIFT:
+                    return None
+                byte = frame[place]
+                announced |= (byte & 0x7F) << shift
+                place, shift = place + 1, shift + 7
+            announced -= 1
+        end = place + announced
+        if announced < 0 or end + len(self._end) != len(frame) or frame[end:] != self._end:
+            return None
+        return frame[place:end]
 
     def learn(
         self, pattern: Pattern[M], context: RequestContext, request: M, frame: memoryview, body_place: int
@@ -124,10 +147,13 @@ class RequestForm:
         if len(start) + len(zeros) > LARGEST_FORM_SIZE:
             return
         start = start[FIRST_FIELDS.size :]
-        formats = f"{integers}i" if has_records else integers
+        flexible_from = request_class(header.api_key).FLEXIBLE_FROM  # type: ignore[attr-defined]  # requests have it
+        self._is_compact = header.api_version >= flexible_from
+        size_format = "B" if self._is_compact else "i"
+        formats = f"{integers}{size_format}" if has_records else integers
         constant = around_integers(start + zeros, start + ones, formats)
         if has_records:
-            constant.pop()  # there is nothing behind the records
+            self._end = constant.pop()
         layout = layout_of(constant, formats)
         self.header, self._vary, self._has_records = header, vary, has_records
         self._constant, self._unpack, self._size = tuple(constant), layout.unpack_from, FIRST_FIELDS.size + layout.size

@@ -395,9 +395,7 @@ def _checked(records: memoryview, policy: ProducePolicy, now_ms: int, first_offs
         return error.with_traceback(None)
 
 
-def _formats(context: RequestContext, request: ProduceRequest) -> str | None:
-    if context.header.api_version >= ProduceRequest.FLEXIBLE_FROM:
-        return None  # the size of the records has a varying length
+def _formats(_context: RequestContext, request: ProduceRequest) -> str | None:
     topics = request.topic_data
     is_of_one_partition = len(topics) == 1 and len(topics[0].partition_data) == 1
     return f"i{RECORDS}" if is_of_one_partition else None

@@ -30,6 +30,7 @@ FIRST_FETCH_WITH_SESSIONS: Final = 7
 FIRST_OFFSET_FETCH_WITH_GROUP_ERROR: Final = 2
 FIRST_OFFSET_FETCH_OF_SEVERAL: Final = 8
 FIRST_FIND_OF_SEVERAL: Final = 4
+FIRST_ADD_OF_SEVERAL: Final = 4
 _NOWHERE: Final = NamedResource(None, None)
 _FIELDS_WITH_ERROR: Final[dict[str, dict[str, Any]]] = {
     "PartitionProduceResponse": {"base_offset": -1},
@@ -322,6 +323,8 @@ def _is_for_all(context: RequestContext, code: ErrorCode, select: Select) -> boo
         return version >= FIRST_OFFSET_FETCH_WITH_GROUP_ERROR and select(_NOWHERE)
     if key == ApiKey.OFFSET_DELETE:
         return select(_NOWHERE)
+    if key == ApiKey.ADD_PARTITIONS_TO_TXN and version >= FIRST_ADD_OF_SEVERAL:
+        return True
     return key not in PLACES and key not in _WITHOUT_PLACES
 
 

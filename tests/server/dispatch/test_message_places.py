@@ -57,13 +57,14 @@ def test_which_apis_name_topics_and_partitions() -> None:
 
 def test_which_requests_name_groups() -> None:
     """Every API whose request has a field for a group, by its messages, is one that names groups."""
-    fields = {"group_id", "groups", "groups_names"}
+    fields = {"group_id", "group_ids", "groups", "groups_names"}
     for api in REGISTRY.values():
         request = request_of(api.key)
         has_field = bool(fields & set(request.__slots__)) or api.key == ApiKey.FIND_COORDINATOR
         assert names_groups(api.key) == has_field, api.module
         if has_field:
-            named = "group" if api.key in (ApiKey.DESCRIBE_GROUPS, ApiKey.DELETE_GROUPS) else ""
+            lists = (ApiKey.DESCRIBE_GROUPS, ApiKey.DELETE_GROUPS, ApiKey.CONSUMER_GROUP_DESCRIBE)
+            named = "group" if api.key in lists else ""
             assert groups_in(api.key, request) == [named], api.module
         else:
             assert groups_in(api.key, request) == [], api.module

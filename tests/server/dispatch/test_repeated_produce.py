@@ -13,7 +13,7 @@ import pytest
 from harness.client import EPOCH_MS, Client, batch, frame, produce_request, values_of
 from kafkapy.protocol.messages.delete_topics import DeleteTopicsRequest
 from kafkapy.protocol.messages.metadata import MetadataRequest
-from kafkapy.protocol.messages.produce import TopicProduceData
+from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.protocol.reader import Reader
 from kafkapy.records.compression import CODEC_NAMES
 from kafkapy.replication.partition import RemoteReplica
@@ -96,12 +96,40 @@ def test_answers_and_logs_are_those_of_decoded_requests(seed: int, tmp_path: Pat
             for sender in senders:
                 await admin.create_topic(sender.topic, **{"max__message__bytes": "20000000", **configs})
             for records in batches(rng, 60):
-                version, acks = rng.choice([8, 8, 8, 8, 7, 6]), rng.choice([1, 1, 1, -1, 5])
+                version, acks = rng.choice([8, 8, 8, 8, 7, 6, 9, 9, 9, 9, 12, 12, 12, 12]), rng.choice([1, 1, 1, -1, 5])
                 answers = [await sender.answer(records, version, acks) for sender in senders]
                 assert answers[0] == answers[1], (records[:80], version, acks)
             contents = [await sender.content() for sender in senders]
             assert contents[0] == contents[1]
             assert len(values_of(contents[0])) > 10 or seed
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("size", [1, 100, 70_000], ids=lambda size: f"{size} bytes")
+def test_records_have_a_size_of_one_to_three_bytes(size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From version 9 on it is a varint, and tagged fields follow the records; other tags are decoded."""
+    decoded: list[str] = []
+    read = TopicProduceData.read
+
+    def counted(reader: Reader, version: int) -> TopicProduceData:
+        decoded.append("")
+        return read(reader, version)
+
+    monkeypatch.setattr(TopicProduceData, "read", counted)
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            for number in range(6):
+                assert (await client.produce("t", batch(b"v" * size), version=9)).base_offset == number
+            assert len(decoded) == 2
+            tagged = PartitionProduceData(0, batch(b"v" * size), [(5, b"tag")])
+            request = ProduceRequest(None, 1, 1000, [TopicProduceData("t", partition_data=[tagged])])
+            answer = await client.ask(request, 9)
+            assert answer.responses[0].partition_responses[0].base_offset == 6
+            assert len(decoded) == 3
 
     run(scenario())
 

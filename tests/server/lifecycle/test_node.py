@@ -17,12 +17,12 @@ def test_a_first_start_writes_the_same_nodes_as_kafka() -> None:
             assert written[16:] == [
                 (Create, "/cluster"),
                 (Create, "/cluster/id"),
+                (Create, "/feature"),
                 (Create, "/brokers/ids/1"),
                 (SetData, "/brokers/ids/1"),
                 (Create, "/controller_epoch"),
                 (Create, "/controller"),
                 (SetData, "/controller_epoch"),
-                (Create, "/feature"),
                 (SetData, "/latest_producer_id_block"),
             ]
             node = started.controller.node

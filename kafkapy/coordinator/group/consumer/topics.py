@@ -1,7 +1,6 @@
 """The topics that the members of a group subscribe to, as the metadata image has them."""
 
 from collections.abc import Iterable, Mapping
-from hashlib import blake2b
 from typing import Any, Final, Protocol
 from uuid import UUID
 
@@ -47,6 +46,8 @@ def metadata_hash(topics: Mapping[UUID, TopicMetadata]) -> int:
     """
     if not topics:
         return NO_TOPICS_HASH
+    from hashlib import blake2b  # it takes a megabyte, which a broker without consumer groups does not need
+
     digest = blake2b(digest_size=8)
     for topic_id, topic in topics.items():
         digest.update(topic_id.bytes + topic.partition_count.to_bytes(4, "big") + topic.name.encode() + b"\0")
