@@ -110,4 +110,6 @@ class RequestBuilder:
             if entry.is_struct:
                 return [self._struct(key, entry.element, version, each) for each in value]
             return [self._resolve(each) if entry.element != "uuid" else UUID(str(each)) for each in value]
+        if entry.is_struct and isinstance(value, dict):
+            return self._struct(key, entry.element, version, value)
         return self._resolve(value) if entry.element != "uuid" else UUID(str(value))
