@@ -11,10 +11,10 @@ from compat_tests.differential.recordings.playback import Playback
 from compat_tests.differential.recordings.recording import Recording, names, path_of
 from harness.process import Broker
 
-DAY_MS = 86_400_000
-"""Segments have up to 1,000 days: markers are of today, records of the day when they were recorded.
+ROLL_MS = 1_000 * 86_400_000
+"""The longest time of a segment: markers have today's time, records that of their recording in November 2026.
 
-The first records are of 2023 (``record.START_MS``), and a new segment follows them, in the recording as here.
+The first records are of 2023 (``record.START_MS``). A new segment follows them in the recording, and so it must here.
 """
 PAST_THE_END = 25
 """Fewer answers are no conversation."""
@@ -25,7 +25,7 @@ def bootstrap(broker: Broker) -> Iterator[str]:
     if broker.name not in ("kafkapy", "kafka-2.7.2"):
         pytest.skip("other releases answer as their own version does")
     as_recorded = AS_2_7 if broker.name == KAFKAPY else {}
-    with own_broker(broker, {**as_recorded, "log.roll.ms": str(1_000 * DAY_MS)}) as own:
+    with own_broker(broker, {**as_recorded, "log.roll.ms": str(ROLL_MS)}) as own:
         warm_up(own.bootstrap)
         yield own.bootstrap
 

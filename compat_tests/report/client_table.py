@@ -149,7 +149,7 @@ def _clients(summary: Mapping[str, Any], targets: list[str]) -> list[str]:
 
 
 def _former(targets: list[str]) -> list[str]:
-    """What is to know of results on releases that are targets no more."""
+    """Notes on the results of releases that are no longer targets."""
     former = [each for each in targets if each.startswith(KAFKA) and each not in RELEASES]
     if not former:
         return []

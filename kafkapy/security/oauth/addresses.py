@@ -29,7 +29,7 @@ class AddressNotReadError(Exception):
 
 
 class Form(NamedTuple):
-    """What is sent to an address."""
+    """The request to an address."""
 
     content: str
     headers: Mapping[str, str]

@@ -3,7 +3,7 @@
 Handlers and the rules of access control know names alone. A topic whose id no topic has now is taken out of the request
 and gets its error here, so a recreated topic is never served for the old one; the answers for the others get their ids.
 Answers are as those of Apache Kafka 4.4.0. A response shows the name of a topic that was named by id only to a client
-that may describe it: whoever lacks that right gets TOPIC_AUTHORIZATION_FAILED with the id.
+that may describe it: a principal without that right gets TOPIC_AUTHORIZATION_FAILED with the id.
 
 Errors: UNKNOWN_SERVER_ERROR -1 (Metadata 12 and later, a topic without name and id: as 4.4.0), INVALID_REQUEST 42 (a
 topic with neither or both where one is needed, or one that is named twice; Metadata 10 and 11 have ids in answers
