@@ -4,6 +4,8 @@ import subprocess
 
 import pytest
 
+from compat_tests.brokers.own_broker import own_broker
+from compat_tests.brokers.targets import KAFKAPY
 from compat_tests.clients.agents import go_command
 from compat_tests.selection.scenarios import IN_KRAFT
 from harness.java_programs import MissingToolchainError
@@ -16,7 +18,9 @@ def test_the_release_is_2_7_and_access_control_lists_are_disabled(broker: Broker
         command = go_command("guess")
     except MissingToolchainError as missing:
         pytest.skip(str(missing))
-    run = subprocess.run([*command, broker.bootstrap], capture_output=True, text=True, timeout=60, check=False)
+    release = {"kafkapy.api.release": "2.7"} if broker.name == KAFKAPY else {}
+    with own_broker(broker, release) as own:
+        run = subprocess.run([*command, own.bootstrap], capture_output=True, text=True, timeout=60, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     disabled = "kafka server: Security features are disabled"
     assert run.stdout.splitlines() == [
