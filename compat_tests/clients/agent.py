@@ -1,10 +1,10 @@
 """Clients in other languages: a small program for each, which gets calls as lines of JSON.
 
 A question is `{"do": name, …}`; the answer is `{"result": …}` or `{"error": {"code": number, "message": …}}`, where
-code -100 says that the library can't do this at all. Every question names the broker's `bootstrap` address, and the
-`settings` of its security as `client_settings` of `kafkapy.testing` gives them, so one program serves all brokers of a
-session. Bytes travel as base64, null as null. The program keeps group members polling, and loads sending, in the
-background between questions.
+code -100 says that the library can't do this at all. Every question names the broker's `bootstrap` address, the
+`settings` of its security as `client_settings` of `kafkapy.testing` gives them, and the `group_protocol` of members,
+classic or consumer (KIP-848), so one program serves all brokers of a session. Bytes travel as base64, null as null. The
+program keeps group members polling, and loads sending, in the background between questions.
 """
 
 import base64
@@ -146,13 +146,14 @@ class AgentClient:
         bootstrap: str,
         abilities: Abilities,
         settings: Mapping[str, object] = WITHOUT_SECURITY,
+        group_protocol: str = "classic",
     ) -> None:
         self.name = name
         self.bootstrap = bootstrap
         self.sends_null_headers = abilities.sends_null_headers
         self.hashes_like_java = abilities.hashes_like_java
         self.is_idempotent = abilities.is_idempotent
-        self._ask = partial(agent.ask, bootstrap=bootstrap, settings=dict(settings))
+        self._ask = partial(agent.ask, bootstrap=bootstrap, settings=dict(settings), group_protocol=group_protocol)
 
     def produce(self, topic: str, records: Sequence[Sent], options: ProduceOptions = DEFAULTS) -> list[tuple[int, int]]:
         settings = {

@@ -138,6 +138,8 @@ LONG_AGENTS: dict[str, Callable[[], list[str]]] = {
     "rdkafka": _rdkafka,
 }
 """The clients that take minutes to build: their tests are marked `long`."""
+CONSUMER_PROTOCOL = "-848"
+"""The end of the name of a client whose group members use the consumer protocol (KIP-848)."""
 
 
 class Agents:
@@ -146,7 +148,13 @@ class Agents:
     def __init__(self) -> None:
         self._running: dict[str, Agent] = {}
 
-    def client(self, name: str, bootstrap: str, settings: Mapping[str, object] = WITHOUT_SECURITY) -> AgentClient:
+    def client(
+        self,
+        name: str,
+        bootstrap: str,
+        settings: Mapping[str, object] = WITHOUT_SECURITY,
+        group_protocol: str = "classic",
+    ) -> AgentClient:
         """The named client, started at the first call; raises MissingToolchainError.
 
         ``settings`` are those of ``client_settings`` for a broker with security.
@@ -154,7 +162,7 @@ class Agents:
         agent = self._running.get(name)
         if agent is None:
             agent = self._running[name] = Agent({**AGENTS, **LONG_AGENTS}[name]())
-        return AgentClient(name, agent, bootstrap, ABILITIES.get(name, Abilities()), settings)
+        return AgentClient(name, agent, bootstrap, ABILITIES.get(name, Abilities()), settings, group_protocol)
 
     def close(self) -> None:
         """Ends the programs."""

@@ -56,15 +56,19 @@ class ConfluentClient:
     hashes_like_java = True  # when it is asked to: its own choice is CRC-32
     is_idempotent = True
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, group_protocol: str = "classic") -> None:
         self.bootstrap = bootstrap
+        self._group_protocol = group_protocol
         self._admin: Any = admin.AdminClient(
             {"bootstrap.servers": bootstrap, "log_level": 0}
         )  # its futures die with it
 
     def _consumer(self, group: str = "none", **settings: Any) -> Consumer:
         base = {"bootstrap.servers": self.bootstrap, "group.id": group, "enable.auto.commit": False}
-        return Consumer({**base, "auto.offset.reset": "earliest", "session.timeout.ms": 10000, **settings})
+        timing: dict[str, Any] = {"session.timeout.ms": 10000, "heartbeat.interval.ms": 500}
+        if self._group_protocol != "classic":  # the broker says both
+            timing = {"group.protocol": self._group_protocol}
+        return Consumer({**base, "auto.offset.reset": "earliest", **timing, **settings})
 
     def produce(self, topic: str, records: Sequence[Sent], options: ProduceOptions = DEFAULTS) -> list[tuple[int, int]]:
         settings: dict[str, Any] = {
@@ -210,8 +214,7 @@ class ConfluentClient:
 
     def join(self, group: str, topic: str, reset: str = "earliest") -> Member:
         resets = {"none": "error"}
-        settings = {"heartbeat.interval.ms": 500, "auto.offset.reset": resets.get(reset, reset), "log_level": 0}
-        consumer = self._consumer(group, **settings)
+        consumer = self._consumer(group, **{"auto.offset.reset": resets.get(reset, reset), "log_level": 0})
         consumer.subscribe([topic])
 
         def poll(member: MemberThread) -> None:

@@ -4,9 +4,10 @@ import pytest
 
 from compat_tests.brokers.topics import create_topic
 from compat_tests.clients.client import Client, KafkaCodeError, Sent, wait_until
+from compat_tests.clients.conftest import WITH_BOTH_PROTOCOLS
 from harness.process import Broker
 
-pytestmark = pytest.mark.scenario("groups")
+pytestmark = [pytest.mark.scenario("groups"), WITH_BOTH_PROTOCOLS]
 
 NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND = 68, 69
 

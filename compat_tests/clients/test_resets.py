@@ -3,8 +3,9 @@
 import pytest
 
 from compat_tests.clients.client import START_MS, Client, Sent, wait_until
+from compat_tests.clients.conftest import WITH_BOTH_PROTOCOLS
 
-pytestmark = pytest.mark.scenario("offset resets")
+pytestmark = [pytest.mark.scenario("offset resets"), WITH_BOTH_PROTOCOLS]
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from compat_tests.brokers.own_broker import Mortal
 from compat_tests.clients.agents import AGENTS, Agents
-from compat_tests.clients.conftest import CLIENTS, new_client
+from compat_tests.clients.conftest import CLIENTS, OF_THE_CONSUMER_PROTOCOL, client_of
 from compat_tests.clients.restarts import Outcome, check, outcomes_of
 from compat_tests.selection.scenarios import selected
 
@@ -21,14 +21,14 @@ pytestmark = [
     pytest.mark.together,
 ]
 
-NAMES = (*CLIENTS, *AGENTS)
+NAMES = (*CLIENTS, *AGENTS, *OF_THE_CONSUMER_PROTOCOL)
 
 
 @pytest.fixture(scope="module")
 def outcomes(request: pytest.FixtureRequest, mortal: Mortal, agents: Agents) -> dict[str, Outcome]:
     """The results of each client."""
     names = selected(request, "name")
-    return outcomes_of({name: partial(new_client, name, mortal.bootstrap, agents) for name in names}, mortal)
+    return outcomes_of({name: partial(client_of, name, mortal, agents) for name in names}, mortal)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -7,6 +7,8 @@ import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from compat_tests.clients.agents import CONSUMER_PROTOCOL
+
 HERE = Path(__file__).resolve().parent
 RUST = {"rskafka": "rust", "rdkafka": "rdkafka"}
 PYTHON = ("aiokafka", "confluent-kafka", "kafka-python")
@@ -14,6 +16,7 @@ PYTHON = ("aiokafka", "confluent-kafka", "kafka-python")
 
 def version_of(client: str) -> str:
     """The version of a client of the table; "" for one that has it in its name, or is not here."""
+    client = client.removesuffix(CONSUMER_PROTOCOL)
     if client in PYTHON:
         return _installed(client)
     if client == "spark":

@@ -39,6 +39,7 @@ public final class Agent {
     private static final List<Load> LOADS = new ArrayList<>();
     private static String bootstrap;
     private static JsonNode security;
+    private static String groupProtocol;
 
     static Properties settings() {
         Properties settings = new Properties();
@@ -69,9 +70,13 @@ public final class Agent {
         settings.put("isolation.level", isolation);
         settings.put("enable.auto.commit", "false");
         settings.put("auto.offset.reset", reset);
-        settings.put("session.timeout.ms", "10000");
-        settings.put("heartbeat.interval.ms", "500");
         settings.put("fetch.max.wait.ms", "50");
+        if (groupProtocol.equals("classic")) {
+            settings.put("session.timeout.ms", "10000");
+            settings.put("heartbeat.interval.ms", "500");
+        } else { // the broker says both
+            settings.put("group.protocol", groupProtocol);
+        }
         return new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
     }
 
@@ -292,6 +297,7 @@ public final class Agent {
                 JsonNode question = JSON.readTree(line);
                 bootstrap = question.get("bootstrap").asText();
                 security = question.get("settings");
+                groupProtocol = question.get("group_protocol").asText();
                 reply.put("result", answer(question));
             } catch (Exception thrown) {
                 reply.put("error", error(thrown));

@@ -57,6 +57,7 @@ type Question struct {
 	Do         string            `json:"do"`
 	Bootstrap  string            `json:"bootstrap"`
 	Settings   Settings          `json:"settings"`
+	Protocol   string            `json:"group_protocol"`
 	Reset      string            `json:"reset"`
 	Load       int               `json:"load"`
 	Topic      string            `json:"topic"`

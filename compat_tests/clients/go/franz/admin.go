@@ -95,6 +95,14 @@ func answerAdmin(ctx context.Context, admin *kadm.Client, q *agent.Question) (an
 		}
 		return nil, answers[0].Err
 	case "describe_group":
+		if q.Protocol == "consumer" {
+			described, err := admin.DescribeConsumerGroups(ctx, q.Group)
+			if err != nil {
+				return nil, err
+			}
+			group := described[q.Group]
+			return []any{group.State, q.Protocol, len(group.Members)}, group.Err
+		}
 		described, err := admin.DescribeGroups(ctx, q.Group)
 		if err != nil {
 			return nil, err

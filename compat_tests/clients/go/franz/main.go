@@ -188,12 +188,16 @@ func join(q *agent.Question) (any, error) {
 			joined.Assign(partitions[q.Topic], held)
 		}
 	}
-	client, err := newClient(
+	options := []kgo.Opt{
 		kgo.ConsumerGroup(q.Group), kgo.ConsumeTopics(q.Topic), kgo.DisableAutoCommit(),
-		kgo.ConsumeResetOffset(resets[q.Reset]), kgo.SessionTimeout(10*time.Second),
-		kgo.HeartbeatInterval(500*time.Millisecond), kgo.OnPartitionsAssigned(moved(true)),
+		kgo.ConsumeResetOffset(resets[q.Reset]), kgo.SessionTimeout(10 * time.Second),
+		kgo.HeartbeatInterval(500 * time.Millisecond), kgo.OnPartitionsAssigned(moved(true)),
 		kgo.OnPartitionsRevoked(moved(false)), kgo.OnPartitionsLost(moved(false)),
-	)
+	}
+	if q.Protocol == "consumer" {
+		options = append(options, kgo.ServerSideBalancer(), kgo.Balancers(kgo.StickyBalancer()))
+	}
+	client, err := newClient(options...)
 	if err != nil {
 		return nil, err
 	}
