@@ -51,6 +51,7 @@ from kafkapy.controller.states import PartitionState, ReplicaState
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import (
     InvalidReplicaAssignmentError,
+    InvalidReplicationFactorError,
     NoReassignmentInProgressError,
     UnknownTopicOrPartitionError,
 )
@@ -109,12 +110,13 @@ class Reassignments:
         deleting = self._context.topics_to_delete
         return {found: self._context.assignment(found) for found in chosen if found.topic not in deleting}
 
-    async def alter(self, targets: Targets) -> dict[TopicPartition, BrokerError | None]:
+    async def alter(self, targets: Targets, *, keeps_count: bool = False) -> dict[TopicPartition, BrokerError | None]:
         """Begin, replace or cancel reassignments; return for each partition the error, or None.
 
+        With ``keeps_count`` a target is refused that has another number of replicas than the partition (KIP-860).
         A request takes precedence over what ``/admin/reassign_partitions`` says of the same partitions.
         """
-        moves, answers = await self._checked(targets, only_alive=True)
+        moves, answers = await self._checked(targets, only_alive=True, keeps_count=keeps_count)
         if moves:
             await self._forget_requests(lambda partition, _: partition in moves)
             answers.update(await self._start(moves))
@@ -171,7 +173,7 @@ class Reassignments:
             await self._forget_requests(lambda partition, _: partition.topic in deleting)
 
     async def _checked(
-        self, targets: Targets, *, only_alive: bool
+        self, targets: Targets, *, only_alive: bool, keeps_count: bool = False
     ) -> tuple[dict[TopicPartition, ReplicaAssignment], dict[TopicPartition, BrokerError | None]]:
         """Return the assignments to begin with, and for all of ``targets`` the error, or None."""
         moves: dict[TopicPartition, ReplicaAssignment] = {}
@@ -184,6 +186,10 @@ class Reassignments:
                 continue
             assignment = current.reassigned(current.origin if target is None else target)
             answers[partition] = refusal = self._refusal(partition, target, assignment, only_alive=only_alive)
+            if refusal is None and keeps_count and target is not None and len(target) != len(current.target):
+                answers[partition] = refusal = InvalidReplicationFactorError(
+                    f"The replication factor is changed from {len(current.target)} to {len(target)}"
+                )
             if refusal is None:
                 moves[partition] = assignment
         return moves, answers

@@ -28,10 +28,12 @@ MOVED = '{"version":2,"partitions":{"0":[2,3],"1":[2,3]},"adding_replicas":{},"r
 CANCELLED = '{"version":2,"partitions":{"0":[2,1],"1":[2,3]},"adding_replicas":{},"removing_replicas":{}}'
 
 
-async def alter(started: Cluster, targets: Mapping[TopicPartition, Sequence[int] | None]) -> dict[TopicPartition, int]:
+async def alter(
+    started: Cluster, targets: Mapping[TopicPartition, Sequence[int] | None], *, keeps_count: bool = False
+) -> dict[TopicPartition, int]:
     """The error code for each partition."""
     answers = await started.controller.node.controller.ask(
-        "a reassignment", lambda active: active.reassignments.alter(targets)
+        "a reassignment", lambda active: active.reassignments.alter(targets, keeps_count=keeps_count)
     )
     await started.settle()
     return {found: 0 if error is None else error.error_code for found, error in answers.items()}
@@ -222,6 +224,20 @@ def test_each_partition_has_its_own_refusal() -> None:
         assert await alter(started, {RF3: [1]}) == {RF3: 3}
         active.context.topics_to_delete.clear()
         assert started.writes == started.requests == []
+
+    run(scenario, ("rf2", "rf3"))
+
+
+def test_the_number_of_replicas_may_have_to_stay() -> None:
+    """That of a partition that moves is the number of its targets."""
+
+    async def scenario(started: Cluster) -> None:
+        assert await alter(started, {RF2: [1, 2, 3], RF3: [1]}, keeps_count=True) == {RF2: 38, RF3: 38}
+        assert started.writes == started.requests == []
+        assert await alter(started, {RF2: [1, 2, 3]}) == {RF2: 0}
+        assert await alter(started, {RF2: [1, 3]}, keeps_count=True) == {RF2: 38}
+        assert await alter(started, {RF2: [3, 2, 1]}, keeps_count=True) == {RF2: 0}
+        assert await alter(started, {RF2: None}, keeps_count=True) == {RF2: 0}
 
     run(scenario, ("rf2", "rf3"))
 

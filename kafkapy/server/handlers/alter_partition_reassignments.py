@@ -1,10 +1,12 @@
 """AlterPartitionReassignments: move the replicas of partitions to other brokers, or cancel that (KIP-455).
 
-Version 0; only the controller serves it. Answered when the move has begun; ListPartitionReassignments shows whether it
-is complete. A target for a partition that is moving takes the place of the earlier one; null cancels. A partition that
-is named several times gets the last of its targets.
-Errors, by partition: 3 (there is none, or its topic is being deleted), 39 (no replicas, one twice or below zero; a new
-one that is not alive; or, other than in 2.7.2, one whose removal would lose records), 85 (there is nothing to cancel).
+Versions 0-1; only the controller serves it. Answered when the move has begun; ListPartitionReassignments shows whether
+it is complete. A target for a partition that is moving takes the place of the earlier one; null cancels. A partition
+that is named several times gets the last of its targets. A request of version 1 can forbid targets that have another
+number of replicas than the partition (KIP-860).
+Errors, by partition: 3 (there is none, or its topic is being deleted), 38 (another number of replicas, where that is
+forbidden), 39 (no replicas, one twice or below zero; a new one that is not alive; or, other than in 2.7.2, one whose
+removal would lose records), 85 (there is nothing to cancel).
 For the whole request: 7 (the metadata store does not answer in time), 41 (not the controller).
 """
 
@@ -30,17 +32,22 @@ async def handle(
     context: "RequestContext", request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     """Let the controller begin the moves, and list what became of each partition."""
-    services = context.services
+    services, may_change_count = context.services, request.allow_replication_factor_change
     targets: dict[TopicPartition, list[int] | None] = {}
     async for topic in OneByOne(request.topics):
         async for listed in OneByOne(topic.partitions):
             targets[TopicPartition(topic.name, listed.partition_index)] = listed.replicas
     try:
-        move = services.controller.ask("a reassignment", lambda active: active.reassignments.alter(targets))
+        move = services.controller.ask(
+            "a reassignment", lambda active: active.reassignments.alter(targets, keeps_count=not may_change_count)
+        )
         answers = await in_time(services.store, services.clock, request.timeout_ms, move)
     except (NotControllerError, RequestTimedOutError) as error:
-        return AlterPartitionReassignmentsResponse(error_code=error.error_code, error_message=str(error))
-    return await _response(answers)
+        response = AlterPartitionReassignmentsResponse(error_code=error.error_code, error_message=str(error))
+    else:
+        response = await _response(answers)
+    response.allow_replication_factor_change = may_change_count
+    return response
 
 
 async def _response(answers: dict[TopicPartition, BrokerError | None]) -> AlterPartitionReassignmentsResponse:

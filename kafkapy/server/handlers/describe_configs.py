@@ -1,4 +1,4 @@
-"""DescribeConfigs v0-3: the configuration of topics, this broker, all brokers (an empty name), this broker's loggers.
+"""DescribeConfigs v0-4: the configuration of topics, this broker, all brokers (an empty name), this broker's loggers.
 
 Done: values, sources and synonyms as 2.7.2 answers them, secrets as null, types and documentation (v3), ``is_default``
 never set (v0).
@@ -48,9 +48,7 @@ MOST_CHOSEN_BYTES: Final = 100 * 1024 * 1024
 """The entries of chosen keys, equal ones counted once: they are encoded for one request, and take memory until it is
 read."""
 KEYS_PER_STEP: Final = 5_000
-_COUNT_SIZE: Final = 4
-"""Bytes of an array's count, in the versions that are served."""
-_NO_ENTRIES: Final = bytes(_COUNT_SIZE)
+_FIRST_FLEXIBLE: Final = 4
 
 
 TextOf = Callable[[str], str | None]
@@ -97,7 +95,7 @@ async def handle(context: RequestContext, request: DescribeConfigsRequest) -> En
     for resource in allowed:
         head, entries = await describer.describe(resource)
         if entries is None:
-            results.add(head, _NO_ENTRIES)
+            results.add(head, _end_of_struct(version))
         elif resource.configuration_keys:
             chosen = await _chosen(entries, resource.configuration_keys)
             results.add(head, results.encoded_of(entries, chosen))
@@ -105,7 +103,7 @@ async def handle(context: RequestContext, request: DescribeConfigsRequest) -> En
             results.add(head, entries.encoded(version))
         await pause()
     for resource in denied:
-        results.add(describer.denied(resource), _NO_ENTRIES)
+        results.add(describer.denied(resource), _end_of_struct(version))
         await pause()
     return EncodedParts(DescribeConfigsResponse, version, results.parts())
 
@@ -133,8 +131,8 @@ class _Results:
         self._version = version
         self._writer = Writer()
         write_message(DescribeConfigsResponse(), self._writer, version)
-        del self._writer.buffer[-_COUNT_SIZE:]
-        self._writer.write_count(count)
+        del self._writer.buffer[-len(_end_of_struct(version)) :]
+        _write_count(self._writer, count, version)
         self._encoded: dict[tuple[Entries, tuple[str, ...]], bytes] = {}
         self._size = self._chosen_size = 0
 
@@ -164,6 +162,8 @@ class _Results:
 
     def parts(self) -> list[Part]:
         """All results."""
+        if self._version >= _FIRST_FLEXIBLE:
+            self._writer.write_unknown_tagged_fields(None)
         return self._writer.parts()
 
 
@@ -193,7 +193,7 @@ class _ResourceDescriber:
         except BrokerError as error:
             return self._failed(place, error)
         fine = DescribeConfigsResult(0, "", *place, [])
-        described = Described(encode(fine, self._version)[:-_COUNT_SIZE], self._entries(found, resource_type=place[0]))
+        described = Described(_head(fine, self._version), self._entries(found, resource_type=place[0]))
         self._described[place] = described
         return described
 
@@ -203,11 +203,11 @@ class _ResourceDescriber:
         if resource.resource_type == ResourceType.TOPIC:
             error, text = ErrorCode.TOPIC_AUTHORIZATION_FAILED, kafka_texts.TOPIC_NOT_AUTHORIZED
         refused = DescribeConfigsResult(error, text, resource.resource_type, resource.resource_name, [])
-        return encode(refused, self._version)[:-_COUNT_SIZE]
+        return _head(refused, self._version)
 
     def _failed(self, place: tuple[int, str], error: BrokerError) -> Described:
         failed = DescribeConfigsResult(error.error_code, error_text(error), *place, [])
-        return Described(encode(failed, self._version)[:-_COUNT_SIZE], None)
+        return Described(_head(failed, self._version), None)
 
     async def _descriptions(self, resource_type: int, name: str) -> Descriptions:
         services = self._services
@@ -275,8 +275,28 @@ async def _chosen(entries: Entries, names: list[str]) -> tuple[str, ...]:
     return tuple(in_table_order(wanted))
 
 
+def _head(result: DescribeConfigsResult, version: int) -> bytes:
+    """The bytes of a result without entries, up to where these would be."""
+    return encode(result, version)[: -len(_end_of_struct(version))]
+
+
+def _end_of_struct(version: int) -> bytes:
+    """The bytes of an empty array that ends its struct: the entries of a result, the results of a response."""
+    return _array([], version)
+
+
 def _array(entries: list[DescribeConfigsResourceResult], version: int) -> bytes:
+    """The entries of a result, and what follows them there: tagged fields, of which there are none."""
     writer = Writer()
-    writer.write_count(len(entries))
+    _write_count(writer, len(entries), version)
     writer.write_structs(entries, version)
+    if version >= _FIRST_FLEXIBLE:
+        writer.write_unknown_tagged_fields(None)
     return writer.getvalue()
+
+
+def _write_count(writer: Writer, count: int, version: int) -> None:
+    if version >= _FIRST_FLEXIBLE:
+        writer.write_compact_count(count)
+    else:
+        writer.write_count(count)

@@ -1,6 +1,6 @@
 """JoinGroup: adds a member to the next generation of its group.
 
-Versions 0-8. Waits until all members have joined; from version 4 on a member without an id is answered 79 and its id.
+Versions 0-9. Waits until all members have joined; from version 4 on a member without an id is answered 79 and its id.
 Errors: COORDINATOR_LOAD_IN_PROGRESS 14, COORDINATOR_NOT_AVAILABLE 15, NOT_COORDINATOR 16,
 INCONSISTENT_GROUP_PROTOCOL 23, INVALID_GROUP_ID 24, UNKNOWN_MEMBER_ID 25, INVALID_SESSION_TIMEOUT 26,
 UNSUPPORTED_VERSION 35 (``server/handlers/shared/older_versions.py``), MEMBER_ID_REQUIRED 79, GROUP_MAX_SIZE_REACHED 81,
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 REBALANCE_TIMEOUT_FROM = 1
 MEMBER_ID_REQUIRED_FROM = 4
 NULLABLE_PROTOCOL_FROM = 7
+SKIPPED_ASSIGNMENT_FROM = 9
 
 
 def handle(context: "RequestContext", request: JoinGroupRequest) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
@@ -43,6 +44,7 @@ def handle(context: "RequestContext", request: JoinGroupRequest) -> JoinGroupRes
         # one above the bound is enough to be refused
         protocols=tuple((each.name, each.metadata) for each in request.protocols[: MOST_PROTOCOLS + 1]),
         requires_known_member_id=version >= MEMBER_ID_REQUIRED_FROM and request.group_instance_id is None,
+        can_skip_assignment=version >= SKIPPED_ASSIGNMENT_FROM,
     )
 
     def build(result: JoinResult) -> JoinGroupResponse:
@@ -52,6 +54,7 @@ def handle(context: "RequestContext", request: JoinGroupRequest) -> JoinGroupRes
             protocol_type=result.protocol_type,
             protocol_name=result.protocol_name if version >= NULLABLE_PROTOCOL_FROM else result.protocol_name or "",
             leader=result.leader_id,
+            skip_assignment=result.skips_assignment,
             member_id=result.member_id,
             members=[JoinGroupResponseMember(*member) for member in result.members],
         )

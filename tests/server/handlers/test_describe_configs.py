@@ -41,7 +41,7 @@ def _entry(config: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("version", range(4))
+@pytest.mark.parametrize("version", range(5))
 @pytest.mark.parametrize("place", range(4))
 def test_the_answers_are_those_of_kafka(place: int, version: int) -> None:
     golden = GOLDEN["answers"][place]

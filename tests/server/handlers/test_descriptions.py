@@ -104,6 +104,14 @@ def test_clients_see_what_they_may_describe(tmp_path: Path) -> None:
             guarded.allow(on_topic(Op.DESCRIBE, "t"), on_id(Op.DESCRIBE, "x"))
             listed = await guarded.alice.ask(ListTransactionsRequest([], []), 0)
             assert [each.transactional_id for each in listed.transaction_states] == ["x"]
+            for pattern, code, ids in (
+                (".", 0, ["x"]),
+                ("y|z", 0, []),
+                ("", 0, ["x"]),
+                ("(", 128, []),
+            ):
+                listed = await guarded.alice.ask(ListTransactionsRequest(transactional_id_pattern=pattern), 2)
+                assert (listed.error_code, [each.transactional_id for each in listed.transaction_states]) == (code, ids)
             described = await guarded.alice.ask(DescribeTransactionsRequest(["x", "y"]), 0)
             assert [each.error_code for each in described.transaction_states] == [0, 53]
             assert [topic.topic for topic in described.transaction_states[0].topics] == ["t"]

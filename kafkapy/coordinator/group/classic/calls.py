@@ -9,7 +9,10 @@ NO_ASSIGNMENTS: Mapping[str, bytes] = MappingProxyType({})
 
 
 class JoinCall(NamedTuple):
-    """A JoinGroup request; ``protocols`` in the member's order of preference."""
+    """A JoinGroup request; ``protocols`` in the member's order of preference.
+
+    A static leader that restarts can be told to keep the assignment if it ``can_skip_assignment`` (KIP-814).
+    """
 
     group_id: str
     member_id: str
@@ -21,6 +24,7 @@ class JoinCall(NamedTuple):
     protocol_type: str
     protocols: tuple[tuple[str, bytes], ...]
     requires_known_member_id: bool = False
+    can_skip_assignment: bool = False
 
 
 class JoinedMember(NamedTuple):
@@ -41,6 +45,7 @@ class JoinResult(NamedTuple):
     protocol_name: str | None = None
     leader_id: str = ""
     members: tuple[JoinedMember, ...] = ()
+    skips_assignment: bool = False
 
 
 class SyncCall(NamedTuple):

@@ -177,7 +177,13 @@ class StaticReplacement:
         self._rebalancer.start_session(self._group, self._member)
 
     def _result(self, error_code: int) -> JoinResult:
-        """The result names the old leader id, as in Kafka: a restarted leader must not compute an assignment."""
+        """A restarted leader must not compute an assignment, which would be lost, since the group stays Stable.
+
+        It is told so (KIP-814), or gets the old leader id, in which it does not recognize itself.
+        """
+        if self._call.can_skip_assignment and not error_code:
+            joined = self._rebalancer.joined(self._group, self._member)
+            return joined._replace(skips_assignment=self._group.members.leader_id == self._new_member_id)
         return JoinResult(
             error_code,
             NO_MEMBER_ID if error_code else self._new_member_id,

@@ -195,6 +195,27 @@ class TestStaticMembers:
         world.restart()
         assert list(world.group().members) == [back.member_id]
 
+    def test_a_restarted_static_leader_is_told_to_keep_the_assignment(self) -> None:
+        world = World()
+        world.stable(instance_id="i")
+        back = world.joined(instance_id="i", can_skip_assignment=True)
+        assert (back.generation_id, back.leader_id, back.skips_assignment) == (1, back.member_id, True)
+        assert [each.member_id for each in back.members] == [back.member_id]
+        assert not world.joined(instance_id="i").skips_assignment
+
+    def test_a_restarted_static_follower_has_no_assignment_to_skip(self) -> None:
+        world = World()
+        world.stable(instance_id="i")
+        second = world.join(instance_id="j")
+        leader = world.joined(world.group().members.static_ids["i"], instance_id="i")
+        waiting = world.sync(second.value.member_id, 2, instance_id="j")
+        parts = {leader.member_id: b"1", second.value.member_id: b"2"}
+        world.sync(leader.member_id, 2, instance_id="i", assignments=parts)
+        assert waiting.value.assignment == b"2"
+        back = world.joined(instance_id="j", can_skip_assignment=True)
+        assert (back.generation_id, back.leader_id, back.members) == (2, leader.member_id, ())
+        assert not back.skips_assignment
+
     def test_a_restarted_static_member_with_other_protocols_causes_a_rebalance(self) -> None:
         world = World()
         world.stable(instance_id="i", protocols=BOTH)
