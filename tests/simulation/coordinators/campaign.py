@@ -20,8 +20,9 @@ from typing import Final
 from tests.simulation.coordinators.broken import RULES
 from tests.simulation.coordinators.consumer_groups import GroupHistory
 from tests.simulation.coordinators.history import STEPS, CoordinatorHistory
+from tests.simulation.coordinators.transactions import TransactionHistory
 
-KINDS: Final[dict[str, type[CoordinatorHistory]]] = {each.name: each for each in (GroupHistory,)}
+KINDS: Final[dict[str, type[CoordinatorHistory]]] = {each.name: each for each in (GroupHistory, TransactionHistory)}
 RULE_SEEDS: Final = 200
 """Histories within which each broken rule is noticed."""
 
