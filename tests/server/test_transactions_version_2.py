@@ -132,6 +132,20 @@ def test_without_verification_a_late_batch_opens_a_transaction(tmp_path: Path) -
     run(scenario())
 
 
+def test_a_transaction_of_version_2_goes_on_after_a_downgrade(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path, **VERSION_1) as broker:
+            client = await transactor(broker)
+            producer = await client.initialize()
+            off = FeatureUpdateKey(TV, 0, upgrade_type=SAFE_DOWNGRADE)
+            assert (await client.ask(UpdateFeaturesRequest(10_000, [off], validate_only=False), 2)).error_code == 0
+            assert (await client.write(producer, 0), await client.commit_offset(producer)) == (0, 0)
+            assert await client.end(producer) == (0, producer[0], 1)
+            assert await client.ends() == [2, 2]
+
+    run(scenario())
+
+
 def test_features_are_finalized_as_in_apache_kafka_4_4(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:

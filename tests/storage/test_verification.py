@@ -71,3 +71,12 @@ def test_coordinators_and_plain_batches_are_not_verified(tmp_path: Path) -> None
     append(log, produced(0, producer_id=8))
     append(log, batch())
     assert log.log_end_offset == 4
+
+
+def test_an_open_transaction_of_an_earlier_epoch_is_another_one(tmp_path: Path) -> None:
+    log = verifying(tmp_path)
+    log.append_as_leader(unverified(log, 0), 0)
+    later = produced(0, epoch=1, transactional=True)
+    with pytest.raises(UnverifiedBatchError):
+        append(log, later)
+    assert append(log, transactional(1)).first_offset == 1

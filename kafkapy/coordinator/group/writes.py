@@ -70,6 +70,35 @@ class GroupWrite(Decision[int]):
         return self.errors.get(error_code, error_code)
 
 
+class FollowedWrite(GroupWrite):
+    """Records that are replayed even if the wait for the replicas has ended without them.
+
+    The log keeps the records then, so a broker that loads it replays them: the state has to follow the log, not the
+    answer. ``is_in_log`` is true if other replicas may not have them.
+    """
+
+    __slots__ = ("_end_offset",)
+
+    def __init__(self, shard: GroupShard, group: Group, records: Sequence[Record], batch: bytearray) -> None:
+        super().__init__(shard, group, records, batch)
+        self._end_offset: int | None = None
+
+    @property
+    def is_in_log(self) -> bool:
+        """Whether the records were appended, and had to wait for other replicas."""
+        return self._end_offset is not None
+
+    def wait_started(self, end_offset: int, /) -> None:
+        """Remember where the log has the records."""
+        self._end_offset = end_offset
+
+    def refuse(self, error_code: int, /) -> int:
+        """The error code for the client, after the records in the log were replayed."""
+        if self._end_offset is not None and self.is_current:
+            self.replay(self._end_offset - len(self._records))
+        return super().refuse(error_code)
+
+
 class RemovalWrite(GroupWrite):
     """The tombstones of offsets, and of a group: if they are lost, the next retention check writes them again."""
 

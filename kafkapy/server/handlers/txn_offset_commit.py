@@ -56,7 +56,9 @@ def _has_to_ask(context: "RequestContext", request: TxnOffsetCommitRequest) -> b
     if not services.log_manager.storage.verifies_transactions:
         return False
     partition = services.replica_manager.partitions.get(_group_partition(context, request))
-    return partition is not None and not partition.log.producer_state.is_verified(request.producer_id)
+    if partition is None:
+        return False
+    return not partition.log.producer_state.is_verified(request.producer_id, request.producer_epoch)
 
 
 def _group_partition(context: "RequestContext", request: TxnOffsetCommitRequest) -> TopicPartition:
@@ -72,7 +74,7 @@ def _confirm(context: "RequestContext", request: TxnOffsetCommitRequest) -> Step
         state = partition.log.producer_state
         guard = state.guard(producer.producer_id)
         error_code = yield from confirmation.ask(services, producer, topic_partition)
-        is_verified = state.is_verified(producer.producer_id, guard)
+        is_verified = state.is_verified(*producer, guard)
         state.forget_verification(producer.producer_id)
         if error_code:
             return (yield from _refuse(context, request, error_code))

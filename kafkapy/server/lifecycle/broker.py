@@ -21,7 +21,6 @@ from kafkapy.config.keys import is_at_least
 from kafkapy.config.listeners import PLAINTEXT, EndPoint
 from kafkapy.config.log_config import LogConfig
 from kafkapy.config.own_keys import API_RELEASE, FETCH_SESSION_PARTITIONS, PRODUCER_IDS_MAX
-from kafkapy.config.transaction_keys import VERIFICATION
 from kafkapy.coordinator.group.coordinator import GroupCoordinator
 from kafkapy.coordinator.runtime import Background
 from kafkapy.coordinator.transaction.coordinator import TransactionCoordinator
@@ -30,7 +29,6 @@ from kafkapy.coordinator.transaction.marker_sender import MarkerPaths
 from kafkapy.coordinator.transaction.marker_writer import MarkerWriter
 from kafkapy.coordinator.transaction.verifier import TransactionVerifier
 from kafkapy.metadata.embedded import FILE_NAME, EmbeddedStore
-from kafkapy.metadata.features import FIRST_IMPLICIT_VERSION, TRANSACTION_VERSION
 from kafkapy.metadata.registration import BrokerIdTakenError, generated_broker_id
 from kafkapy.metadata.store import (
     MetadataStore,
@@ -349,7 +347,7 @@ class BrokerServer:
         )
         if self.config["replica.selector.class"]:
             replicas.send_readers_to_their_racks(node.cache.racks)
-        self._verify_transactions(node, logs)
+        logs.storage.verifies_transactions = True
         return replicas
 
     def _replicate(
@@ -383,21 +381,6 @@ class BrokerServer:
         paths = MarkerPaths(self.config.broker_id, writer, MarkerChannel(peers))
         coordinator = TransactionCoordinator(self.config, self.clock, replicas, node.cache, paths, background)
         return writer, coordinator, TransactionVerifier(coordinator, self.config.broker_id, peers, node.cache)
-
-    def _verify_transactions(self, node: MetadataNode, logs: LogManager) -> None:
-        """Ask coordinators about transactions that begin, as far as the key and the transaction version say so.
-
-        The brokers of a cluster on ZooKeeper may be of 2.7, which could not be asked.
-        """
-
-        def set_verification(_names: frozenset[str] = frozenset()) -> None:
-            is_adding = node.features.level(TRANSACTION_VERSION) >= FIRST_IMPLICIT_VERSION
-            is_verifying = self.config.embedded_store and self.config.flag(VERIFICATION)
-            logs.storage.verifies_transactions = is_adding or is_verifying
-
-        set_verification()
-        self.config.add_listener(set_verification)
-        node.features.add_listener(set_verification)
 
     def _fetchers(
         self, node: MetadataNode, replicas: ReplicaManager, throttle: ReplicationThrottle

@@ -405,8 +405,9 @@ class Log:
 
     def _check_verified(self, valid: ValidatedBatch, guard: object | None) -> None:
         """Raise ``UnverifiedBatchError`` for a batch that begins a transaction which is not verified."""
-        state, producer_id = self.producer_state, valid.header.producer_id
-        if not state.is_verified(producer_id, guard):
+        state, header = self.producer_state, valid.header
+        producer_id = header.producer_id
+        if not state.is_verified(producer_id, header.producer_epoch, guard):
             raise UnverifiedBatchError(CheckedBatch(valid, self.log_end_offset, state.guard(producer_id)))
 
     def _end_full_segment(self, added: AppendedRange) -> None:

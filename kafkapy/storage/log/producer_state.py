@@ -345,10 +345,15 @@ class ProducerState:
         """
         return self._guards.setdefault(producer_id, object())
 
-    def is_verified(self, producer_id: int, guard: object | None = None) -> bool:
-        """Whether the producer may write here: its transaction is open already, or was verified with ``guard``."""
+    def is_verified(self, producer_id: int, producer_epoch: int, guard: object | None = None) -> bool:
+        """Whether the producer may write here: its transaction is open already, or was verified with ``guard``.
+
+        An open transaction of another epoch is an earlier one, whose marker is still to come.
+        """
         entry = self.producers.get(producer_id)
-        is_open = entry is not None and entry.current_txn_first_offset != NO_OFFSET
+        is_open = (
+            entry is not None and entry.current_txn_first_offset != NO_OFFSET and entry.producer_epoch == producer_epoch
+        )
         return is_open or (guard is not None and self._guards.get(producer_id) is guard)
 
     def forget_verification(self, producer_id: int) -> None:

@@ -47,7 +47,7 @@ class ConsumerGroup(Group):
     __slots__ = (
         "epoch", "metadata_hash", "assignment_epoch", "assigned_ms", "members", "static_ids", "targets", "subscribed",
         "expressions", "_has_record", "checked_topics", "_owners", "_sessions", "_topic_name", "_is_dead",
-        "_is_writing", "_waiting",
+        "_is_writing", "_waiting", "is_unacknowledged",
     )  # fmt: skip
 
     def __init__(
@@ -74,6 +74,8 @@ class ConsumerGroup(Group):
         self._is_dead = False
         self._is_writing = False
         self._waiting: deque[Callable[[], None]] = deque()
+        self.is_unacknowledged = False
+        """Whether the state has records that other replicas may not have: their acknowledgement took too long."""
 
     def __repr__(self) -> str:
         return f"ConsumerGroup({self.group_id!r}, {self.state}, epoch {self.epoch}, {len(self.members)} members)"

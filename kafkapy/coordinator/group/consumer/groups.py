@@ -37,7 +37,7 @@ from kafkapy.coordinator.group.metadata_budget import MEMBER_BYTES, TOPIC_BYTES
 from kafkapy.coordinator.group.records import ConsumerGroupKey, GroupKey, OffsetKey, RecordKey
 from kafkapy.coordinator.group.runtime import GroupRuntime
 from kafkapy.coordinator.group.shard import GroupShard
-from kafkapy.coordinator.group.writes import GroupWrite
+from kafkapy.coordinator.group.writes import FollowedWrite
 from kafkapy.coordinator.runtime import Background, Metadata
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.records.record import Record
@@ -142,11 +142,15 @@ class ConsumerGroups(GroupType):
             result = change.leave(call)
         elif former is not None and former.member_id != call.member_id and call.member_epoch == JOIN_EPOCH:
             change.replace_static(former, call.member_id)
-            self._write(shard, group, change.records, lambda error_code: self._replaced(error_code, call, answer))
+            self._write(
+                shard, group, change.records, lambda error_code: self._replaced(group, error_code, call, answer)
+            )
             return
         else:
             self._check_room(group, call)
             result = change.heartbeat(call)
+        if group.is_unacknowledged:
+            change.repeat(call.member_id)
         if not change.records:
             self._answer(group, call, result, answer)
             return
@@ -184,6 +188,7 @@ class ConsumerGroups(GroupType):
         answer: Answer[HeartbeatResult],
     ) -> None:
         if error_code:
+            self._touch(group, call)
             answer.set(HeartbeatResult(error_code))
         else:
             self._answer(group, call, result, answer)
@@ -191,18 +196,24 @@ class ConsumerGroups(GroupType):
     def _answer(
         self, group: ConsumerGroup, call: HeartbeatCall, result: HeartbeatResult, answer: Answer[HeartbeatResult]
     ) -> None:
-        """The session of a member that stays starts again."""
+        self._touch(group, call)
+        answer.set(result)
+        if call.member_id in group.members:
+            self._search(group, call)
+
+    def _touch(self, group: ConsumerGroup, call: HeartbeatCall) -> None:
+        """The session of a member that stays starts again; its rebalance time-out starts if it has to revoke."""
         member = group.members.get(call.member_id)
         if member is not None and call.member_epoch not in IS_LEAVING:
             self._sessions.touch(group, member)
             self._sessions.follow(group, member)
-        answer.set(result)
-        if member is not None:
-            self._search(group, call)
 
-    def _replaced(self, error_code: int, call: HeartbeatCall, answer: Answer[HeartbeatResult]) -> None:
+    def _replaced(
+        self, group: ConsumerGroup, error_code: int, call: HeartbeatCall, answer: Answer[HeartbeatResult]
+    ) -> None:
         """The static member has its new id: it joins with it."""
         if error_code:
+            self._touch(group, call)
             answer.set(HeartbeatResult(error_code))
         else:
             self._decide(call, answer)
@@ -212,14 +223,17 @@ class ConsumerGroups(GroupType):
     ) -> None:
         """Append records, then call ``then`` with an error code; other decisions on the group wait for it."""
 
+        write = FollowedWrite(shard, group, records, self._runtime.encode(records))
+
         def ended(error_code: int) -> None:
+            group.is_unacknowledged = error_code != 0 and (write.is_in_log or group.is_unacknowledged)
             if error_code and not group.has_record and shard.groups.get(group.group_id) is group:
                 shard.forget(group)  # its first records were refused
             then(error_code)
             group.write_ended()
 
         group.write_started()
-        self._runtime.write(GroupWrite(shard, group, records, self._runtime.encode(records))).on_set(ended)
+        self._runtime.write(write).on_set(ended)
 
     # Regular expressions
 
@@ -262,19 +276,23 @@ class ConsumerGroups(GroupType):
     def _session_timeout_ms(self, _group_id: str) -> int:
         return self.settings.session_timeout_ms
 
-    def _fence(self, group: ConsumerGroup, member: ConsumerMember) -> None:
-        """Remove a member whose session or rebalance time-out has ended."""
-        group.when_idle(partial(self._fence_now, group, member))
+    def _fence(self, group: ConsumerGroup, member: ConsumerMember, is_due: Callable[[], bool]) -> None:
+        """Remove a member whose session or rebalance time-out has ended.
 
-    def _fence_now(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+        A request of the member may have come while other records were being appended: ``is_due`` is false then.
+        """
+        group.when_idle(partial(self._fence_now, group, member, is_due))
+
+    def _fence_now(self, group: ConsumerGroup, member: ConsumerMember, is_due: Callable[[], bool]) -> None:
         shard = self._runtime.find(group.group_id)
-        if isinstance(shard, int) or group.is_dead or group.members.get(member.member_id) is not member:
+        is_member = not group.is_dead and group.members.get(member.member_id) is member
+        if isinstance(shard, int) or not is_member or not is_due():
             return
         change = GroupChange(group, self._image, self._rules, self._runtime.now_ms())
         change.remove(member)
 
         def then(error_code: int) -> None:
-            if error_code:
+            if error_code and group.members.get(member.member_id) is member:
                 self._sessions.touch(group, member)  # try again when another session has ended
 
         self._write(shard, group, change.records, then)
@@ -288,7 +306,7 @@ class ConsumerGroups(GroupType):
         member = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None
         if member is None or not isinstance(group, ConsumerGroup):
             return ErrorCode.UNKNOWN_MEMBER_ID
-        self._fence(group, member)
+        self._fence(group, member, lambda: True)
         return 0
 
     def fetch_error(self, group_id: str, member_id: str | None, member_epoch: int) -> int:

@@ -165,6 +165,15 @@ class GroupChange:
             stored.current_record(group_id, member_id, current, self._now_ms),
         ]
 
+    def repeat(self, member_id: str) -> None:
+        """Write the member's current assignment again if there is no record yet.
+
+        The acknowledgement of a record is that of all before it, on which the response depends.
+        """
+        if not self.records:
+            current = self._group.members[member_id].current
+            self.records.append(stored.current_record(self._group.group_id, member_id, current, self._now_ms))
+
     def leave(self, call: HeartbeatCall) -> HeartbeatResult:
         """A member leaves, a static one maybe for a while; raises ``HeartbeatRefusedError``."""
         member = self._leaving(call)

@@ -35,11 +35,13 @@ def reconcile(
     state = current.state
     if state is MemberState.STABLE and current.member_epoch == target.epoch:
         return current
-    if state is MemberState.UNREVOKED_PARTITIONS and _owns(owned, current.revoking):
+    if state is not MemberState.UNREVOKED_PARTITIONS:
+        return _next(current, target, owned, is_free)
+    if _owns(owned, current.revoking):
         return current
-    if state is MemberState.UNREVOKED_PARTITIONS:
-        current = current.at(current.member_epoch + 1)
-    return _next(current, target, owned, is_free)
+    following = _next(current.at(current.member_epoch + 1), target, owned, is_free)
+    # the member knows only the epoch before both steps, and sends it again if the response is lost
+    return following._replace(previous_epoch=current.member_epoch)
 
 
 def _next(

@@ -14,8 +14,8 @@ from kafkapy.turns import Steps, pieces
 if TYPE_CHECKING:
     from kafkapy.coordinator.group.consumer.group import ConsumerGroup
 
-Fence = Callable[["ConsumerGroup", ConsumerMember], None]
-"""Removes a member from its group."""
+Fence = Callable[["ConsumerGroup", ConsumerMember, Callable[[], bool]], None]
+"""Removes a member from its group, as soon as no records are being appended, if the function returns true then."""
 
 
 class Sessions:
@@ -55,8 +55,9 @@ class Sessions:
         if remaining_ms >= 1:
             member.session_timer = self._clock.call_later(remaining_ms, self._session_timer_fired, group, member)
         else:
-            self._fence(group, member)
+            self._fence(group, member, lambda: member.session_timer is None)
 
     def _revocation_timer_fired(self, group: "ConsumerGroup", member: ConsumerMember) -> None:
         member.revocation_timer = None
-        self._fence(group, member)
+        began = member.current
+        self._fence(group, member, lambda: member.current == began)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kafkapy.config.transaction_keys import VERIFICATION
 from kafkapy.coordinator.answer import future_of
 from kafkapy.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION, AddCall, ProducerIdAndEpoch
+from kafkapy.metadata.features import FIRST_IMPLICIT_VERSION, TRANSACTION_VERSION
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.turns import Steps, turns
 from kafkapy.types import TopicPartition
@@ -22,6 +23,16 @@ _RETRIED: Final = frozenset(
     }
 )
 """Errors for which the producer should repeat its request."""
+
+
+def _confirms_earlier_versions(services: "Services") -> bool:
+    """Whether coordinators are asked about producers that add partitions themselves.
+
+    The brokers of a cluster on ZooKeeper may be of 2.7, which could not be asked.
+    """
+    if not services.config.flag(VERIFICATION):
+        return False
+    return services.config.embedded_store or services.features.level(TRANSACTION_VERSION) >= FIRST_IMPLICIT_VERSION
 
 
 class ConfirmationRules(NamedTuple):
@@ -47,7 +58,7 @@ class Confirmation(NamedTuple):
         verifier = services.transaction_verifier
         assert verifier is not None, "a broker that verifies has one"
         is_adding = self.version >= self.rules.adding_from
-        if not is_adding and not services.config.flag(VERIFICATION):
+        if not is_adding and not _confirms_earlier_versions(services):
             return 0
         call = AddCall(self.transactional_id, producer, (topic_partition,), EPOCH_PER_TRANSACTION if is_adding else 0)
         answer = verifier.ask(call, is_adding=is_adding)

@@ -210,3 +210,14 @@ def test_the_groups_in_the_lists() -> None:
     assert world.describe("").error_code == ErrorCode.INVALID_GROUP_ID
     assert world.delete_groups(["g"]) == {"g": ErrorCode.NON_EMPTY_GROUP}
     assert "Stable" in repr(world.consumer_group())
+
+
+def test_the_epoch_before_a_revocation_is_valid_while_the_response_may_be_lost() -> None:
+    world = ConsumerWorld()
+    world.enter("a")
+    world.enter("b")
+    world.set_topics(t=4, u=2)
+    assert world.epochs("a", 2) == (2, {T: [0, 1]})
+    assert world.epochs("b", 3) == (4, {T: [3]})
+    assert world.epochs("a", 2, owned={T: [0, 1]}) == (4, None)
+    assert world.epochs("a", 2, owned={T: [0, 1]}) == (4, None)
