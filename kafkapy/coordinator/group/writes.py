@@ -11,6 +11,7 @@ from kafkapy.coordinator.group.shard import GroupShard
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.records.record import Record
 from kafkapy.records.validate import ValidatedBatch
+from kafkapy.turns import Steps, while_true
 from kafkapy.types import TopicPartition
 
 COMMIT_ERRORS: Final[Mapping[int, int]] = {
@@ -68,6 +69,24 @@ class GroupWrite(Decision[int]):
     def refuse(self, error_code: int, /) -> int:
         """The error code for the clients."""
         return self.errors.get(error_code, error_code)
+
+
+class LargeGroupWrite(GroupWrite):
+    """Maybe very many records of a group: its type replays them in steps after the response."""
+
+    __slots__ = ("_first_offset",)
+
+    _first_offset: int
+
+    def replay(self, first_offset: int, /) -> None:
+        """Note the offset for ``replay_in_steps``."""
+        self._first_offset = first_offset
+
+    def replay_in_steps(self) -> Steps[None]:
+        """Replay the records as a load does, as long as the group is served."""
+        if self.is_current:
+            steps = self._shard.replay_in_steps(self._records, self._first_offset)
+            yield from while_true(lambda: self.is_current, steps)
 
 
 class RemovalWrite(GroupWrite):
