@@ -5,6 +5,7 @@
 """
 
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -119,7 +120,7 @@ def to_answer(case: GroupCase, assignments: dict[str, Assignment]) -> str:
     return "\t".join(f"{member_id}|{_assignment(each, numbers)}" for member_id, each in by_number.items() if each)
 
 
-def _assignment(assignment: Mapping[UUID, set[int]], numbers: dict[UUID, str]) -> str:
+def _assignment(assignment: Mapping[UUID, AbstractSet[int]], numbers: dict[UUID, str]) -> str:
     return ",".join(
         f"{numbers[topic_id]}={'.'.join(map(str, sorted(partitions)))}" for topic_id, partitions in assignment.items()
     )

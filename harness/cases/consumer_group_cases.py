@@ -308,6 +308,32 @@ def interval(talk: ConsumerTalk) -> None:
     talk.show()
 
 
+def other_topic_within_the_interval(talk: ConsumerTalk) -> None:
+    """A member gives up the partitions of a topic before there is a new target assignment."""
+    talk.first_beat(A, "t", "u")
+    talk.first_beat(B, "t")
+    talk.beat(A, subscribed_topic_names=["t"])
+    talk.beat(A, subscribed_topic_names=["v"])
+    talk.beat(A, owned={"t": [0, 1]})
+    talk.beat(A, subscribed_topic_names=["u"])
+    talk.show()
+    talk.beat(A, owned={})
+    talk.beat(A, subscribed_topic_names=["v"], owned={})
+    talk.show()
+
+
+def preferences(talk: ConsumerTalk) -> None:
+    """The members prefer different assignors, as many of them each."""
+    talk.first_beat(A, "t", server_assignor="uniform")
+    talk.first_beat(B, "t", server_assignor="range")
+    talk.show()
+    talk.beat(A, server_assignor="range")
+    talk.beat(B, server_assignor="uniform")
+    talk.show()
+    talk.first_beat(C, "t", server_assignor="range")
+    talk.show()
+
+
 CONVERSATIONS: Final[dict[str, Callable[[ConsumerTalk], None]]] = {
     "one member": one_member,
     "two members": two_members,
@@ -319,9 +345,13 @@ CONVERSATIONS: Final[dict[str, Callable[[ConsumerTalk], None]]] = {
     "odd subscriptions": odd_subscriptions,
     "regular expressions": expressions,
     "first version": first_version,
+    "preferences": preferences,
 }
 
-AT_DEFAULTS: Final[dict[str, Callable[[ConsumerTalk], None]]] = {"interval": interval}
+AT_DEFAULTS: Final[dict[str, Callable[[ConsumerTalk], None]]] = {
+    "interval": interval,
+    "other topic within the interval": other_topic_within_the_interval,
+}
 """For a broker without ``AT_ONCE``."""
 AT_ONCE: Final = {
     "group.consumer.assignment.interval.ms": "0",

@@ -35,8 +35,7 @@ CONSUMER_GROUP_DOCUMENTATION: Final[dict[str, str]] = {
         "Apache Kafka computes target assignments in threads of their own; in kafkapy this key changes nothing."
     ),
     "group.consumer.max.size": (
-        "How many members a group of the consumer protocol may have; further ones are refused. kafkapy takes 5,000 for "
-        "the default."
+        "How many members a group of the consumer protocol may have; further ones are refused."
     ),
     "group.consumer.assignors": (
         "Names of the assignors that members may choose from; the first one is used if no member chooses one."

@@ -16,7 +16,7 @@ GROUP_VALUE_RELEASES: Final = {0: "0.8.0", 1: "0.10.1-IV0", 2: "2.1-IV0", 3: "2.
 """Version of a value → the lowest inter-broker protocol with which Kafka writes it: older brokers must read the log."""
 UNLIMITED: Final = 2**31 - 1
 LARGEST_GROUP: Final = 5_000
-"""The largest number of members of a group while ``group.max.size`` is unlimited, which is its default.
+"""The largest number of members of a classic group while ``group.max.size`` is unlimited, which is its default.
 
 A rebalance handles all of them in one step, in about 10 µs each. The record of a larger group would exceed Kafka's
 default of ``max.message.bytes`` anyway.
@@ -32,18 +32,17 @@ class ConsumerGroupSettings:
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
     assignment_interval_ms: int = 1_000
-    max_size: int = LARGEST_GROUP
+    max_size: int = UNLIMITED
     assignors: tuple[str, ...] = ASSIGNORS
 
     @classmethod
     def from_config(cls, config: Config | Mapping[str, Any]) -> "ConsumerGroupSettings":
         """Read the keys from the broker's configuration."""
-        max_size = config["group.consumer.max.size"]
         return cls(
             session_timeout_ms=config["group.consumer.session.timeout.ms"],
             heartbeat_interval_ms=config["group.consumer.heartbeat.interval.ms"],
             assignment_interval_ms=config["group.consumer.assignment.interval.ms"],
-            max_size=LARGEST_GROUP if max_size == UNLIMITED else max_size,
+            max_size=config["group.consumer.max.size"],
             assignors=config["group.consumer.assignors"] or ASSIGNORS,
         )
 

@@ -11,6 +11,7 @@ from kafkapy.coordinator.group.shard import GroupShard
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.records.record import Record
 from kafkapy.records.validate import ValidatedBatch
+from kafkapy.turns import Steps, while_true
 from kafkapy.types import TopicPartition
 
 COMMIT_ERRORS: Final[Mapping[int, int]] = {
@@ -71,17 +72,19 @@ class GroupWrite(Decision[int]):
 
 
 class FollowedWrite(GroupWrite):
-    """Records that are replayed even if the wait for the replicas has ended without them.
+    """Records of a group, maybe very many, that its type replays in steps after the response.
 
-    The log keeps the records then, so a broker that loads it replays them: the state has to follow the log, not the
-    answer. ``is_in_log`` is true if other replicas may not have them.
+    They are replayed even if the wait for the replicas has ended without them: the log keeps the records then, so a
+    broker that loads it replays them. The state has to follow the log, not the answer. ``is_in_log`` is true if other
+    replicas may not have them.
     """
 
-    __slots__ = ("_end_offset",)
+    __slots__ = ("_end_offset", "_first_offset")
 
     def __init__(self, shard: GroupShard, group: Group, records: Sequence[Record], batch: bytearray) -> None:
         super().__init__(shard, group, records, batch)
         self._end_offset: int | None = None
+        self._first_offset: int | None = None
 
     @property
     def is_in_log(self) -> bool:
@@ -93,10 +96,20 @@ class FollowedWrite(GroupWrite):
         self._end_offset = end_offset
 
     def refuse(self, error_code: int, /) -> int:
-        """The error code for the client, after the records in the log were replayed."""
-        if self._end_offset is not None and self.is_current:
-            self.replay(self._end_offset - len(self._records))
+        """The error code for the client; records in the log are replayed all the same."""
+        if self._end_offset is not None:
+            self._first_offset = self._end_offset - len(self._records)
         return super().refuse(error_code)
+
+    def replay(self, first_offset: int, /) -> None:
+        """Note the offset for ``replay_in_steps``."""
+        self._first_offset = first_offset
+
+    def replay_in_steps(self) -> Steps[None]:
+        """Replay the records that the log has, as a load does, as long as the group is served."""
+        if self._first_offset is not None and self.is_current:
+            steps = self._shard.replay_in_steps(self._records, self._first_offset)
+            yield from while_true(lambda: self.is_current, steps)
 
 
 class RemovalWrite(GroupWrite):

@@ -5,11 +5,12 @@ Laws
     2. The group epoch grows when members, subscriptions or subscribed topics change. The assignment epoch follows it
        when a target assignment was computed for it, and a member's epoch when the member has nothing left to revoke.
     3. A partition has one owner at most: the member that has it assigned, or that has not revoked it yet.
-    4. While records of the group wait for other replicas, further decisions on the group wait too (``when_idle``).
+    4. One decision on the group is made at a time: while its records are computed, appended and replayed, all of which
+       may take many steps, further decisions on the group wait (``when_idle``).
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -18,9 +19,10 @@ from kafkapy.coordinator.group.consumer.calls import JOIN_EPOCH, Partitions
 from kafkapy.coordinator.group.consumer.expressions import NO_TOPICS, GroupExpressions
 from kafkapy.coordinator.group.consumer.members import ConsumerMember, CurrentAssignment, MemberMetadata, MemberState
 from kafkapy.coordinator.group.consumer.records import group_tombstones
-from kafkapy.coordinator.group.consumer.topics import NO_TOPICS_HASH
+from kafkapy.coordinator.group.consumer.topics import NO_TOPICS_HASH, KnownTopics
 from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.metadata_budget import TOPIC_BYTES, MetadataBudget
+from kafkapy.coordinator.runtime import Run
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.records.record import Record
 from kafkapy.text import text_size
@@ -46,12 +48,17 @@ class ConsumerGroup(Group):
 
     __slots__ = (
         "epoch", "metadata_hash", "assignment_epoch", "assigned_ms", "members", "static_ids", "targets", "subscribed",
-        "expressions", "_has_record", "checked_topics", "_owners", "_sessions", "_topic_name", "_is_dead",
-        "_is_writing", "_waiting", "is_unacknowledged",
+        "preferred_assignors", "expressions", "_has_record", "checked_topics", "known_topics", "_owners", "_sessions",
+        "_topic_name", "_run", "_is_dead", "_is_writing", "_is_deciding", "_waiting", "is_unacknowledged",
     )  # fmt: skip
 
     def __init__(
-        self, group_id: str, sessions: "Sessions", topic_name: Callable[[UUID], str | None], budget: MetadataBudget
+        self,
+        group_id: str,
+        sessions: "Sessions",
+        topic_name: Callable[[UUID], str | None],
+        budget: MetadataBudget,
+        run: Run,
     ) -> None:
         super().__init__(group_id, budget)
         self.epoch = FIRST_EPOCH
@@ -64,15 +71,21 @@ class ConsumerGroup(Group):
         self.targets: dict[str, Partitions] = {}
         self.subscribed: Counter[str] = Counter()
         """The topics that members name or expressions select, each with the number of these."""
+        self.preferred_assignors: Counter[str] = Counter()
+        """The assignors that members prefer, each with their number."""
         self.expressions = GroupExpressions()
         self._has_record = False
         self.checked_topics: object = None
         """The topics of the cluster with which ``metadata_hash`` was last compared."""
+        self.known_topics: KnownTopics | None = None
+        """Those of ``subscribed`` that exist, if they were read since the names changed."""
         self._owners: dict[tuple[UUID, int], str] = {}
         self._sessions = sessions
         self._topic_name = topic_name
+        self._run = run
         self._is_dead = False
         self._is_writing = False
+        self._is_deciding = False
         self._waiting: deque[Callable[[], None]] = deque()
         self.is_unacknowledged = False
         """Whether the state has records that other replicas may not have: their acknowledgement took too long."""
@@ -89,7 +102,7 @@ class ConsumerGroup(Group):
 
     @property
     def is_empty(self) -> bool:
-        """See ``Group``. A group whose first member is being appended is not empty."""
+        """See ``Group``. A group on which a decision is being made, maybe to add its first member, is not empty."""
         return not self.members and not self._is_dead and not self._is_writing
 
     @property
@@ -144,29 +157,37 @@ class ConsumerGroup(Group):
         """See ``Group``; the group has no members."""
         return group_tombstones(self.group_id, timestamp_ms) if self.has_record else []
 
-    # Decisions that wait
+    # One decision at a time: law 4
 
     def when_idle(self, decide: Callable[[], None]) -> None:
-        """Call ``decide`` now, or when the records that wait for other replicas are acknowledged or refused: law 4."""
-        if self._is_writing:
-            self._waiting.append(decide)
-        else:
-            decide()
+        """Call ``decide`` now, or when the decisions before it have ended."""
+        self._waiting.append(decide)
+        self._decide_waiting()
 
-    @property
-    def is_writing(self) -> bool:
-        """Whether records of the group are being appended."""
-        return self._is_writing
+    def decide_next(self, decide: Callable[[], None]) -> None:
+        """Call ``decide`` before the decisions that wait: it is the second part of the one that is ending."""
+        self._waiting.appendleft(decide)
 
     def write_started(self) -> None:
-        """Records of the group are being appended."""
+        """The records of a decision are going to be computed and appended."""
         self._is_writing = True
 
     def write_ended(self) -> None:
-        """The log has the records, or refused them: make the decisions that wait, up to the next append."""
+        """The records were replayed, or refused by the log: make the decisions that wait."""
         self._is_writing = False
+        self._decide_waiting()
+
+    def _decide_waiting(self) -> None:
+        if not self._is_deciding and not self._is_writing:
+            self._run(self._decide_in_steps())
+
+    def _decide_in_steps(self) -> Steps[None]:
+        """Make the decisions that wait, up to one whose records take longer; there may be one for each member."""
+        self._is_deciding = True
         while self._waiting and not self._is_writing:
             self._waiting.popleft()()
+            yield
+        self._is_deciding = False
 
     # Replay
 
@@ -189,7 +210,8 @@ class ConsumerGroup(Group):
         self._forget_metadata(member)
         member.metadata = metadata
         self._charge(member, 1)
-        self.subscribed.update(metadata.topic_names)
+        self._count_topics(metadata.topic_names, 1)
+        self._count_assignor(metadata.server_assignor, 1)
         self.expressions.replay_member(metadata.topic_regex, 1)
         if metadata.instance_id is not None:
             self.static_ids[metadata.instance_id] = member_id
@@ -232,9 +254,8 @@ class ConsumerGroup(Group):
         """A regular expression selects the topics, or is not used any more."""
         former = self.expressions.selected(pattern)
         self.expressions.replay_topics(pattern, topics, resolved_ms)
-        self.subscribed.subtract(former)
-        self.subscribed.update(topics or NO_TOPICS)
-        self.subscribed += Counter()  # drop the topics that are not subscribed any more
+        self._count_topics(topics or NO_TOPICS, 1)
+        self._count_topics(former, -1)
         self.budget.used_bytes += TOPIC_BYTES * (len(topics or NO_TOPICS) - len(former))
 
     def _member(self, member_id: str) -> ConsumerMember:
@@ -254,12 +275,30 @@ class ConsumerGroup(Group):
 
     def _forget_metadata(self, member: ConsumerMember) -> None:
         self._charge(member, -1)
-        self.subscribed.subtract(member.metadata.topic_names)
+        self._count_topics(member.metadata.topic_names, -1)
+        self._count_assignor(member.metadata.server_assignor, -1)
         self.expressions.replay_member(member.metadata.topic_regex, -1)
-        self.subscribed += Counter()  # drop the topics that no member names any more
         instance_id = member.metadata.instance_id
         if instance_id is not None and self.static_ids.get(instance_id) == member.member_id:
             del self.static_ids[instance_id]
+
+    def _count_topics(self, names: Iterable[str], change: int) -> None:
+        """Drop names that are not subscribed any more."""
+        subscribed = self.subscribed
+        for name in names:
+            count = subscribed[name] + change
+            if count in (0, change):  # it was the last one, or is the first one
+                self.known_topics = None
+            if count:
+                subscribed[name] = count
+            else:
+                del subscribed[name]
+
+    def _count_assignor(self, name: str | None, change: int) -> None:
+        if name is not None:
+            self.preferred_assignors[name] += change
+            if not self.preferred_assignors[name]:
+                del self.preferred_assignors[name]
 
     def _charge(self, member: ConsumerMember, sign: int) -> None:
         self.budget.used_bytes += sign * (member.metadata.size() + text_size(member.member_id))

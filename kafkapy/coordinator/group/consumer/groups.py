@@ -1,6 +1,7 @@
 """The consumer type of groups: the entry of ConsumerGroupHeartbeat and ConsumerGroupDescribe."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -40,9 +41,8 @@ from kafkapy.coordinator.group.shard import GroupShard
 from kafkapy.coordinator.group.writes import FollowedWrite
 from kafkapy.coordinator.runtime import Background, Metadata
 from kafkapy.protocol.errors import ErrorCode
-from kafkapy.records.record import Record
 from kafkapy.text import text_size
-from kafkapy.turns import Steps, pieces
+from kafkapy.turns import Steps, pieces, while_true
 
 IS_LEAVING: Final = range(-2, 0)
 """The member epochs of requests that leave the group."""
@@ -64,6 +64,8 @@ class ConsumerGroups(GroupType):
         self._metadata = metadata
         self._counters = background.counters
         self._run = background.run
+        self._soon = background.soon
+        self._overdue: deque[tuple[ConsumerGroup, ConsumerMember, Callable[[], bool]]] = deque()
         self._sessions = Sessions(clock, self._session_timeout_ms, self._fence)
         named = {name: assignors[name] for name in self.settings.assignors}
         settings = self.settings
@@ -73,7 +75,7 @@ class ConsumerGroups(GroupType):
 
     def new_group(self, group_id: str) -> ConsumerGroup:
         """See ``GroupType``."""
-        return ConsumerGroup(group_id, self._sessions, self._topic_name, self._runtime.budget)
+        return ConsumerGroup(group_id, self._sessions, self._topic_name, self._runtime.budget, self._run)
 
     def replay(self, shard: GroupShard, key: RecordKey, value: bytes | None) -> None:
         """See ``GroupType``. A group without members of the classic type becomes one of this type."""
@@ -114,50 +116,49 @@ class ConsumerGroups(GroupType):
 
     def _decide(self, call: HeartbeatCall, answer: Answer[HeartbeatResult]) -> None:
         shard = self._runtime.find_named(call.group_id)
+        group = None if isinstance(shard, int) else shard.groups.get(call.group_id)
+        if isinstance(group, ConsumerGroup):
+            group.when_idle(partial(self._decide_now, call, answer))
+        else:
+            self._decide_now(call, answer)
+
+    def _decide_now(self, call: HeartbeatCall, answer: Answer[HeartbeatResult]) -> None:
+        """No decision on the group is being made, but it may have changed since the request arrived."""
+        shard = self._runtime.find_named(call.group_id)
         if isinstance(shard, int):
             answer.set(HeartbeatResult(shard))
             return
-        group = shard.groups.get(call.group_id)
-        if isinstance(group, ConsumerGroup) and group.is_writing:
-            group.when_idle(partial(self._decide, call, answer))
-            return
         try:
-            self._decide_on(shard, group, call, answer)
+            self._decide_on(shard, shard.groups.get(call.group_id), call, answer)
         except HeartbeatRefusedError as error:
             answer.set(HeartbeatResult(error.error_code, str(error)))
 
     def _decide_on(
         self, shard: GroupShard, found: Group | None, call: HeartbeatCall, answer: Answer[HeartbeatResult]
     ) -> None:
-        tombstones = []
         if isinstance(found, ConsumerGroup):
             group = found
         else:
             self._check_convertible(found, call)
-            tombstones = [] if found is None else found.tombstones(self._runtime.now_ms())
             group = self.new_group(call.group_id)
-        change = GroupChange(group, self._image, self._rules, self._runtime.now_ms())
+        change = self._change(group)
         former = None if call.instance_id is None else group.static_member(call.instance_id)
         if call.member_epoch in IS_LEAVING:
-            result = change.leave(call)
+            steps = change.leave(call)
         elif former is not None and former.member_id != call.member_id and call.member_epoch == JOIN_EPOCH:
-            change.replace_static(former, call.member_id)
-            self._write(
-                shard, group, change.records, lambda error_code: self._replaced(group, error_code, call, answer)
-            )
+            steps = change.replace_static(former, call.member_id)
+            self._carry_out(shard, change, steps, lambda error_code: self._replaced(group, error_code, call, answer))
             return
         else:
             self._check_room(group, call)
-            result = change.heartbeat(call)
-        if group.is_unacknowledged:
-            change.repeat(call.member_id)
-        if not change.records:
-            self._answer(group, call, result, answer)
-            return
+            steps = change.heartbeat(call)
         if group is not found:
+            change.records += [] if found is None else found.tombstones(self._runtime.now_ms())
             self._put(shard, group)
-        records = [*tombstones, *change.records]
-        self._write(shard, group, records, lambda error_code: self._written(group, call, result, error_code, answer))
+        self._carry_out(shard, change, steps, lambda error_code: self._decided(change, call, error_code, answer))
+
+    def _change(self, group: ConsumerGroup) -> GroupChange:
+        return GroupChange(group, self._image, self._rules, self._runtime.now_ms)
 
     def _check_convertible(self, found: Group | None, call: HeartbeatCall) -> None:
         """Only a member that joins makes a group, in place of none or of a group without members."""
@@ -179,27 +180,14 @@ class ConsumerGroups(GroupType):
                 ErrorCode.GROUP_MAX_SIZE_REACHED, "The members of all groups take too much memory."
             )
 
-    def _written(
-        self,
-        group: ConsumerGroup,
-        call: HeartbeatCall,
-        result: HeartbeatResult,
-        error_code: int,
-        answer: Answer[HeartbeatResult],
+    def _decided(
+        self, change: GroupChange, call: HeartbeatCall, error_code: int, answer: Answer[HeartbeatResult]
     ) -> None:
-        if error_code:
-            self._touch(group, call)
-            answer.set(HeartbeatResult(error_code))
-        else:
-            self._answer(group, call, result, answer)
-
-    def _answer(
-        self, group: ConsumerGroup, call: HeartbeatCall, result: HeartbeatResult, answer: Answer[HeartbeatResult]
-    ) -> None:
-        self._touch(group, call)
-        answer.set(result)
-        if call.member_id in group.members:
-            self._search(group, call)
+        """Answer the request. The session of a member that stays starts again."""
+        self._touch(change.group, call)
+        answer.set(HeartbeatResult(error_code) if error_code else change.result)
+        if not error_code and call.member_id in change.group.members:
+            self._search(change.group, call)
 
     def _touch(self, group: ConsumerGroup, call: HeartbeatCall) -> None:
         """The session of a member that stays starts again; its rebalance time-out starts if it has to revoke."""
@@ -216,24 +204,49 @@ class ConsumerGroups(GroupType):
             self._touch(group, call)
             answer.set(HeartbeatResult(error_code))
         else:
-            self._decide(call, answer)
+            group.decide_next(partial(self._decide_now, call, answer))
 
-    def _write(
-        self, shard: GroupShard, group: ConsumerGroup, records: Sequence[Record], then: Callable[[int], None]
+    def _carry_out(
+        self, shard: GroupShard, change: GroupChange, steps: Steps[None], then: Callable[[int], None]
     ) -> None:
-        """Append records, then call ``then`` with an error code; other decisions on the group wait for it."""
+        """Compute the records of a change in its ``steps``, and append them; then call ``then`` with an error code.
 
-        write = FollowedWrite(shard, group, records, self._runtime.encode(records))
+        Other decisions on the group wait for it.
+        """
+        change.group.write_started()
+        self._run(self._append(shard, change, steps, partial(self._ended, shard, change.group, then)))
 
-        def ended(error_code: int) -> None:
-            group.is_unacknowledged = error_code != 0 and (write.is_in_log or group.is_unacknowledged)
-            if error_code and not group.has_record and shard.groups.get(group.group_id) is group:
-                shard.forget(group)  # its first records were refused
-            then(error_code)
-            group.write_ended()
+    def _append(
+        self, shard: GroupShard, change: GroupChange, steps: Steps[None], ended: Callable[[int], None]
+    ) -> Steps[None]:
+        group, records = change.group, change.records
+        yield from while_true(lambda: shard.is_current and not group.is_dead, steps)
+        if group.is_unacknowledged and not records:
+            change.repeat()
+        if group.is_dead or not shard.is_current:
+            ended(ErrorCode.NOT_COORDINATOR)
+        elif not records:
+            ended(0)
+        else:
+            write = FollowedWrite(shard, group, records, self._runtime.encode(records))
+            self._runtime.write(write).on_set(partial(self._appended, group, write, ended))
 
-        group.write_started()
-        self._runtime.write(write).on_set(ended)
+    def _appended(
+        self, group: ConsumerGroup, write: FollowedWrite, ended: Callable[[int], None], error_code: int
+    ) -> None:
+        group.is_unacknowledged = error_code != 0 and (write.is_in_log or group.is_unacknowledged)
+        self._run(self._replay(write, ended, error_code))
+
+    def _replay(self, write: FollowedWrite, ended: Callable[[int], None], error_code: int) -> Steps[None]:
+        yield from write.replay_in_steps()
+        ended(error_code)
+
+    def _ended(self, shard: GroupShard, group: ConsumerGroup, then: Callable[[int], None], error_code: int) -> None:
+        """The records were replayed, or there are none, or the log has refused them."""
+        if error_code and not group.has_record and shard.groups.get(group.group_id) is group:
+            shard.forget(group)  # its first records were refused
+        then(error_code)
+        group.write_ended()
 
     # Regular expressions
 
@@ -256,16 +269,12 @@ class ConsumerGroups(GroupType):
             self._counters.refused_metadata += 1
             group.expressions.end_search(None)
             return
-        change = GroupChange(group, self._image, self._rules, self._runtime.now_ms())
-        change.resolve(found)
-        if not change.records:  # no member has any of the expressions any more
-            group.expressions.end_search(topics)
-            return
+        change = self._change(group)
 
         def then(error_code: int) -> None:
             group.expressions.end_search(None if error_code else topics)
 
-        self._write(shard, group, change.records, then)
+        self._carry_out(shard, change, change.resolve(found), then)
 
     def _has_room_for(self, group: ConsumerGroup, found: Mapping[str, frozenset[str]]) -> bool:
         added = sum(len(topics) - len(group.expressions.selected(pattern)) for pattern, topics in found.items())
@@ -279,23 +288,35 @@ class ConsumerGroups(GroupType):
     def _fence(self, group: ConsumerGroup, member: ConsumerMember, is_due: Callable[[], bool]) -> None:
         """Remove a member whose session or rebalance time-out has ended.
 
+        It is removed in turns: the time-outs of all members of a group that was loaded end at nearly the same time.
         A request of the member may have come while other records were being appended: ``is_due`` is false then.
         """
-        group.when_idle(partial(self._fence_now, group, member, is_due))
+        self._overdue.append((group, member, is_due))
+        if len(self._overdue) == 1:
+            self._soon(self._fence_overdue)
+
+    def _fence_overdue(self) -> None:
+        self._run(self._fence_in_steps())
+
+    def _fence_in_steps(self) -> Steps[None]:
+        while self._overdue:
+            group, member, is_due = self._overdue[0]
+            group.when_idle(partial(self._fence_now, group, member, is_due))
+            self._overdue.popleft()
+            yield
 
     def _fence_now(self, group: ConsumerGroup, member: ConsumerMember, is_due: Callable[[], bool]) -> None:
         shard = self._runtime.find(group.group_id)
         is_member = not group.is_dead and group.members.get(member.member_id) is member
         if isinstance(shard, int) or not is_member or not is_due():
             return
-        change = GroupChange(group, self._image, self._rules, self._runtime.now_ms())
-        change.remove(member)
+        change = self._change(group)
 
         def then(error_code: int) -> None:
             if error_code and group.members.get(member.member_id) is member:
                 self._sessions.touch(group, member)  # try again when another session has ended
 
-        self._write(shard, group, change.records, then)
+        self._carry_out(shard, change, change.remove(member), then)
 
     def expire_member(self, group_id: str, member_id: str) -> int:
         """End the member's session now, as its time-out would; returns an error code."""
@@ -326,8 +347,7 @@ class ConsumerGroups(GroupType):
         if not isinstance(group, ConsumerGroup):
             message = f"Group {group_id} {'not found' if group is None else 'is not a consumer group'}."
             return ConsumerGroupDescription(ErrorCode.GROUP_ID_NOT_FOUND, group_id, message)
-        known = [member.metadata for member in group.members.values()]
-        assignor = preferred_assignor(known, self._rules.assignors)
+        assignor = preferred_assignor(group.preferred_assignors, self._rules.assignors)
         described = ConsumerGroupDescription(
             0, group_id, None, group.state, group.epoch, group.assignment_epoch, assignor
         )

@@ -6,10 +6,15 @@ A heartbeat runs through the parts in this order; only what differs from the gro
     group epoch  one more if the subscription of the member, or a topic of the group, has changed
     target       a new target assignment for all members, if that of the group epoch is not computed yet
     member epoch a step of the member towards its target assignment (``reconciliation.py``)
+
+A request is refused at once. The rest takes steps, since a group may have very many members and partitions; the group
+does not change between them (law 4 in ``group.py``).
 """
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -31,12 +36,14 @@ from kafkapy.coordinator.group.consumer.members import (
     MemberMetadata,
     MemberState,
 )
-from kafkapy.coordinator.group.consumer.reconciliation import MemberTarget, is_subset, reconcile
+from kafkapy.coordinator.group.consumer.reconciliation import MemberRequest, MemberTarget, is_subset, reconcile
 from kafkapy.coordinator.group.consumer.regular_expressions import InvalidRegularExpressionError, TopicExpression
-from kafkapy.coordinator.group.consumer.subscriptions import MemberSubscription, TopicMetadata
-from kafkapy.coordinator.group.consumer.topics import TopicImages, existing_topics, metadata_hash
+from kafkapy.coordinator.group.consumer.subscriptions import Assignment, MemberSubscription
+from kafkapy.coordinator.group.consumer.topics import KnownTopics, TopicImages, read_topics
+from kafkapy.java_hashing import hash_code, in_set_order
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.records.record import Record
+from kafkapy.turns import Steps, pieces
 
 NO_PARTITIONS: Final[Partitions] = {}
 REJOIN: Final = "The member must abandon all its partitions and rejoin."
@@ -110,53 +117,68 @@ class GroupRules(NamedTuple):
 class GroupChange:
     """The records of one decision on a group. The group itself changes when they are replayed."""
 
-    def __init__(self, group: ConsumerGroup, image: TopicImages, rules: GroupRules, now_ms: int) -> None:
+    def __init__(self, group: ConsumerGroup, image: TopicImages, rules: GroupRules, now: Callable[[], int]) -> None:
+        """``now`` returns the time in milliseconds."""
         self.records: list[Record] = []
+        self.result = HeartbeatResult(ErrorCode.NONE)
+        """The response to the request, once its steps have ended."""
         self._selected: dict[str, frozenset[str]] = {}
         """The expressions that select other topics after the records."""
-        self._group = group
+        self.group = group
         self._image = image
         self._rules = rules
-        self._now_ms = now_ms
+        self._now = now
+        self._now_ms = now()
 
     # Requests
 
-    def heartbeat(self, call: HeartbeatCall) -> HeartbeatResult:
-        """Decide on a heartbeat of a member that joins or stays; raises ``HeartbeatRefusedError``."""
-        group, member_id = self._group, call.member_id
+    def heartbeat(self, call: HeartbeatCall) -> Steps[None]:
+        """Decide on a heartbeat of a member that joins or stays; raises ``HeartbeatRefusedError`` before the steps."""
         member = self._member_of(call)
+        after = member.metadata.updated(call)
+        if after.topic_regex != member.metadata.topic_regex and after.topic_regex not in self.group.expressions.members:
+            _check_expression(after.topic_regex)
+        return self._heartbeat(call, member, after)
+
+    def _heartbeat(self, call: HeartbeatCall, member: ConsumerMember, after: MemberMetadata) -> Steps[None]:
+        group, member_id = self.group, call.member_id
         is_new = member_id not in group.members
         before, current = member.metadata, member.current
-        after = before.updated(call)
         if is_new or after != before:
             self.records.append(stored.member_record(group.group_id, member_id, after, self._now_ms))
-        is_changed = self._has_other_expression(before.topic_regex, after.topic_regex)
-        is_changed |= after.topic_names != before.topic_names or self._has_other_assignor(member_id, before, after)
-        epoch, topics = self._next_epoch({member_id: after}, is_changed=is_changed)
-        target = self._target(member_id, after, epoch, topics, is_urgent=is_changed and not is_new)
-        following = reconcile(
-            current, target, call.owned, lambda topic_id, partition: group.is_free(member_id, topic_id, partition)
-        )
+        has_other_names = after.topic_names != before.topic_names
+        is_changed = self._has_other_expression(before.topic_regex, after.topic_regex) or has_other_names
+        is_changed |= self._has_other_assignor(before, after)
+        epoch = yield from self._next_epoch({member_id: after}, is_changed=is_changed)
+        target = yield from self._target(member_id, after, epoch)
+        is_subscription_changed = has_other_names or after.topic_regex != before.topic_regex
+        request = MemberRequest(call.owned, partial(self._subscribes, after), is_subscription_changed)
+        following = yield from reconcile(current, target, request, partial(group.is_free, member_id))
         if is_new or following != current:
             self.records.append(stored.current_record(group.group_id, member_id, following, self._now_ms))
         is_shown = call.is_full or following.assigned != current.assigned
         assignment = {topic_id: frozenset(each) for topic_id, each in following.assigned.items()} if is_shown else None
         interval_ms = self._rules.heartbeat_interval_ms
-        return HeartbeatResult(ErrorCode.NONE, None, member_id, following.member_epoch, interval_ms, assignment)
+        self.result = HeartbeatResult(ErrorCode.NONE, None, member_id, following.member_epoch, interval_ms, assignment)
 
-    def replace_static(self, former: ConsumerMember, member_id: str) -> None:
+    def replace_static(self, former: ConsumerMember, member_id: str) -> Steps[None]:
         """A static member returns with another member id: it gets the assignment of its former id.
 
-        Raises ``HeartbeatRefusedError`` unless the former id has left for a while.
+        Raises ``HeartbeatRefusedError`` before the steps unless the former id has left for a while.
         """
-        group_id, metadata = self._group.group_id, former.metadata
         if not former.is_away:
+            instance_id = former.metadata.instance_id
             message = (
-                f"Static member {member_id} with instance id {metadata.instance_id} cannot join the group because the "
+                f"Static member {member_id} with instance id {instance_id} cannot join the group because the "
                 f"instance id is owned by {former.member_id} member."
             )
             raise HeartbeatRefusedError(ErrorCode.UNRELEASED_INSTANCE_ID, message)
-        target = self._group.targets.get(former.member_id, NO_PARTITIONS)
+        return self._replace_static(former, member_id)
+
+    def _replace_static(self, former: ConsumerMember, member_id: str) -> Steps[None]:
+        yield from ()
+        group_id, metadata = self.group.group_id, former.metadata
+        target = self.group.targets.get(former.member_id, NO_PARTITIONS)
         current = former.current._replace(member_epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
         self.records += [
             *stored.member_tombstones(group_id, former.member_id, self._now_ms),
@@ -165,81 +187,89 @@ class GroupChange:
             stored.current_record(group_id, member_id, current, self._now_ms),
         ]
 
-    def repeat(self, member_id: str) -> None:
-        """Write the member's current assignment again if there is no record yet.
+    def repeat(self) -> None:
+        """Write the member's current assignment again.
 
         The acknowledgement of a record is that of all before it, on which the response depends.
         """
-        if not self.records:
-            current = self._group.members[member_id].current
-            self.records.append(stored.current_record(self._group.group_id, member_id, current, self._now_ms))
+        member_id = self.result.member_id or ""
+        current = self.group.members[member_id].current
+        self.records.append(stored.current_record(self.group.group_id, member_id, current, self._now_ms))
 
-    def leave(self, call: HeartbeatCall) -> HeartbeatResult:
-        """A member leaves, a static one maybe for a while; raises ``HeartbeatRefusedError``."""
+    def leave(self, call: HeartbeatCall) -> Steps[None]:
+        """A member leaves, a static one maybe for a while; raises ``HeartbeatRefusedError`` before the steps."""
         member = self._leaving(call)
-        if call.member_epoch == LEAVE_FOR_A_WHILE_EPOCH:
-            away = member.current._replace(member_epoch=LEAVE_FOR_A_WHILE_EPOCH, revoking=NOTHING)
-            away = away._replace(state=MemberState.STABLE)
-            self.records.append(stored.current_record(self._group.group_id, member.member_id, away, self._now_ms))
-        else:
-            self.remove(member)
-        return HeartbeatResult(ErrorCode.NONE, None, call.member_id, call.member_epoch)
+        self.result = HeartbeatResult(ErrorCode.NONE, None, call.member_id, call.member_epoch)
+        return self._leave_for_a_while(member) if call.member_epoch == LEAVE_FOR_A_WHILE_EPOCH else self.remove(member)
 
-    def remove(self, member: ConsumerMember) -> None:
+    def _leave_for_a_while(self, member: ConsumerMember) -> Steps[None]:
+        yield from ()
+        away = member.current._replace(member_epoch=LEAVE_FOR_A_WHILE_EPOCH, revoking=NOTHING)
+        away = away._replace(state=MemberState.STABLE)
+        self.records.append(stored.current_record(self.group.group_id, member.member_id, away, self._now_ms))
+
+    def remove(self, member: ConsumerMember) -> Steps[None]:
         """A member leaves, or its session has ended: the group epoch grows, and others get its partitions."""
-        group = self._group
+        group = self.group
         self.records += stored.member_tombstones(group.group_id, member.member_id, self._now_ms)
         self._leave_expression(member.metadata.topic_regex)
         epoch = group.epoch + 1
-        topics = self._topics({member.member_id: NO_METADATA})
-        self.records.append(stored.group_record(group.group_id, epoch, metadata_hash(topics), self._now_ms))
+        known = yield from self._topics({member.member_id: NO_METADATA})
+        self.records.append(stored.group_record(group.group_id, epoch, known.metadata_hash, self._now_ms))
         if len(group.members) == 1:  # nothing is left to assign
             self.records.append(stored.assignment_epoch_record(group.group_id, epoch, 0, self._now_ms))
 
-    def resolve(self, found: Mapping[str, frozenset[str]]) -> None:
+    def resolve(self, found: Mapping[str, frozenset[str]]) -> Steps[None]:
         """The cluster's topics were searched: keep what was found for expressions that members still have."""
-        group, expressions = self._group, self._group.expressions
+        group, expressions = self.group, self.group.expressions
         self._selected = {pattern: topics for pattern, topics in found.items() if pattern in expressions.members}
         for pattern, selected in self._selected.items():
+            yield
             self.records.append(stored.expression_record(group.group_id, pattern, selected, self._now_ms))
         is_changed = any(topics != expressions.selected(each) for each, topics in self._selected.items())
-        hashed = metadata_hash(self._topics({}))
-        if is_changed or hashed != group.metadata_hash:
-            self.records.append(stored.group_record(group.group_id, group.epoch + 1, hashed, self._now_ms))
+        known = yield from self._topics({})
+        if is_changed or known.metadata_hash != group.metadata_hash:
+            self.records.append(stored.group_record(group.group_id, group.epoch + 1, known.metadata_hash, self._now_ms))
 
     def _has_other_expression(self, before: str, after: str) -> bool:
         """Whether the member selects other topics at once, since it has another expression or none any more.
 
-        A new expression is resolved later. Raises ``HeartbeatRefusedError`` if it is not valid.
+        A new expression is resolved later.
         """
         if before == after:
             return False
         self._leave_expression(before)
-        expressions = self._group.expressions
-        if after and after not in expressions.members:
-            _check_expression(after)
-        return not after or after in expressions.topics
+        return not after or after in self.group.expressions.topics
 
     def _leave_expression(self, pattern: str) -> None:
         """A member does not have the expression any more; that of the last member is deleted."""
-        if self._group.expressions.members[pattern] == 1:
+        if self.group.expressions.members[pattern] == 1:
             self._selected[pattern] = NO_TOPICS
-            self.records.append(stored.expression_record(self._group.group_id, pattern, None, self._now_ms))
+            self.records.append(stored.expression_record(self.group.group_id, pattern, None, self._now_ms))
 
-    def _has_other_assignor(self, member_id: str, before: MemberMetadata, after: MemberMetadata) -> bool:
+    def _has_other_assignor(self, before: MemberMetadata, after: MemberMetadata) -> bool:
         """Whether the group has another assignor if the member prefers another one."""
         if before.server_assignor == after.server_assignor:
             return False
-        known = {each: member.metadata for each, member in self._group.members.items()}
-        assignors = self._rules.assignors
-        wanted = preferred_assignor((known | {member_id: after}).values(), assignors)
-        return wanted != preferred_assignor(known.values(), assignors)
+        known, assignors = self.group.preferred_assignors, self._rules.assignors
+        wanted = preferred_assignor(_after_change(known, before, after), assignors)
+        return wanted != preferred_assignor(known, assignors)
+
+    def _subscribes(self, metadata: MemberMetadata, topic_id: UUID) -> bool:
+        """Whether a member with this subscription subscribes to the topic."""
+        name = self._image.topic_name(topic_id)
+        if name is None:
+            return False
+        place = bisect_left(metadata.topic_names, name)
+        return metadata.topic_names[place : place + 1] == (name,) or name in self.group.expressions.selected(
+            metadata.topic_regex
+        )
 
     # The member
 
     def _member_of(self, call: HeartbeatCall) -> ConsumerMember:
         """The member that sends the request; one that is not in the group yet if it joins."""
-        group, instance_id = self._group, call.instance_id
+        group, instance_id = self.group, call.instance_id
         known = group.members.get(call.member_id)
         if call.member_epoch == JOIN_EPOCH:
             if known is None and len(group.members) >= self._rules.max_size:
@@ -256,14 +286,14 @@ class GroupChange:
     def _leaving(self, call: HeartbeatCall) -> ConsumerMember:
         if call.instance_id is not None:
             return self._static(call.instance_id, call.member_id)
-        known = self._group.members.get(call.member_id)
+        known = self.group.members.get(call.member_id)
         if known is None:
             raise self._unknown(call.member_id)
         return known
 
     def _static(self, instance_id: str, member_id: str) -> ConsumerMember:
         """The member with the instance id, which must have this member id."""
-        known = self._group.static_member(instance_id)
+        known = self.group.static_member(instance_id)
         if known is None:
             raise HeartbeatRefusedError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
         if known.member_id != member_id:
@@ -274,7 +304,7 @@ class GroupChange:
         return known
 
     def _unknown(self, member_id: str) -> HeartbeatRefusedError:
-        message = f"Member {member_id} is not a member of group {self._group.group_id}."
+        message = f"Member {member_id} is not a member of group {self.group.group_id}."
         return HeartbeatRefusedError(ErrorCode.UNKNOWN_MEMBER_ID, message)
 
     def _check_epoch(self, member: ConsumerMember, call: HeartbeatCall) -> None:
@@ -297,91 +327,103 @@ class GroupChange:
 
     # Group epoch and target assignment
 
-    def _next_epoch(
-        self, changed: Mapping[str, MemberMetadata], *, is_changed: bool
-    ) -> tuple[int, Mapping[UUID, TopicMetadata] | None]:
-        """The group epoch after the request, and the subscribed topics if they were read.
+    def _next_epoch(self, changed: Mapping[str, MemberMetadata], *, is_changed: bool) -> Steps[int]:
+        """The group epoch after the request.
 
         A heartbeat that changes nothing reads the topics once after each change of the cluster's topics.
         """
-        group = self._group
+        group = self.group
         if not is_changed and group.checked_topics is self._image.topics:
-            return group.epoch, None
-        topics = self._topics(changed)
-        hashed = metadata_hash(topics)
-        if not is_changed and hashed == group.metadata_hash:
+            return group.epoch
+        known = yield from self._topics(changed)
+        if not is_changed and known.metadata_hash == group.metadata_hash:
             group.checked_topics = self._image.topics
-            return group.epoch, topics
+            return group.epoch
         epoch = group.epoch + 1
-        self.records.append(stored.group_record(group.group_id, epoch, hashed, self._now_ms))
-        return epoch, topics
+        self.records.append(stored.group_record(group.group_id, epoch, known.metadata_hash, self._now_ms))
+        return epoch
 
-    def _topics(self, changed: Mapping[str, MemberMetadata]) -> dict[UUID, TopicMetadata]:
+    def _topics(self, changed: Mapping[str, MemberMetadata]) -> Steps[KnownTopics]:
         """The subscribed topics that exist, if some members have other subscriptions."""
-        names = self._group.subscribed.copy()
+        group, counts = self.group, self.group.subscribed
+        change: Counter[str] = Counter()
         for member_id, metadata in changed.items():
-            member = self._group.members.get(member_id)
-            names.subtract(() if member is None else member.metadata.topic_names)
-            names.update(metadata.topic_names)
+            member = group.members.get(member_id)
+            change.subtract(() if member is None else member.metadata.topic_names)
+            change.update(metadata.topic_names)
         for pattern, topics in self._selected.items():
-            names.subtract(self._group.expressions.selected(pattern))
-            names.update(topics)
-        return existing_topics(self._image, (name for name, count in names.items() if count > 0))
+            yield
+            change.subtract(group.expressions.selected(pattern))
+            change.update(topics)
+        gained = {name for name, count in change.items() if count > 0 and name not in counts}
+        lost = {name for name, count in change.items() if count < 0 and counts[name] + count <= 0}
+        known = group.known_topics
+        if not gained and not lost and known is not None and known.cluster_topics is self._image.topics:
+            return known
+        known = yield from read_topics(self._image, [*(counts.keys() - lost), *gained])
+        if not gained and not lost:
+            group.known_topics = known
+        return known
 
-    def _target(
-        self,
-        member_id: str,
-        metadata: MemberMetadata,
-        epoch: int,
-        topics: Mapping[UUID, TopicMetadata] | None,
-        *,
-        is_urgent: bool,
-    ) -> MemberTarget:
+    def _target(self, member_id: str, metadata: MemberMetadata, epoch: int) -> Steps[MemberTarget]:
         """The target assignment of the member: the group's, or a new one if the group epoch has none yet.
 
-        Joins that follow each other share one: it is computed once in an interval, unless a member has changed its
-        subscription.
+        It is computed once in an interval: members that join after each other, or change their subscriptions, share it.
         """
-        group = self._group
+        group = self.group
         is_due = self._now_ms - group.assigned_ms >= self._rules.assignment_interval_ms
-        if epoch == group.assignment_epoch or not (is_due or is_urgent):
+        if epoch == group.assignment_epoch or not is_due:
             return MemberTarget(group.assignment_epoch, group.targets.get(member_id, NO_PARTITIONS))
-        targets = self._assign({member_id: metadata}, self._topics({member_id: metadata}) if topics is None else topics)
-        for each, partitions in targets.items():
-            if partitions != group.targets.get(each):
-                self.records.append(stored.target_record(group.group_id, each, partitions, self._now_ms))
-        self.records.append(stored.assignment_epoch_record(group.group_id, epoch, self._now_ms, self._now_ms))
-        return MemberTarget(epoch, targets[member_id])
+        assigned = yield from self._assign(member_id, metadata)
+        target: Partitions = NO_PARTITIONS
+        for piece in pieces(list(assigned.items())):
+            yield
+            for each, assignment in piece:
+                partitions = {topic_id: frozenset(numbers) for topic_id, numbers in assignment.items() if numbers}
+                if partitions != group.targets.get(each):
+                    self.records.append(stored.target_record(group.group_id, each, partitions, self._now_ms))
+                if each == member_id:
+                    target = partitions
+        self.records.append(stored.assignment_epoch_record(group.group_id, epoch, self._now(), self._now_ms))
+        return MemberTarget(epoch, target)
 
-    def _assign(
-        self, changed: Mapping[str, MemberMetadata], topics: Mapping[UUID, TopicMetadata]
-    ) -> dict[str, Partitions]:
-        members = {member_id: member.metadata for member_id, member in self._group.members.items()} | dict(changed)
-        ids = {topic.name: topic_id for topic_id, topic in topics.items()}
-        subscriptions = {
-            member_id: MemberSubscription(
-                metadata.instance_id,
-                metadata.rack_id,
-                frozenset(ids[name] for name in self._names_of(metadata) if name in ids),
-                {key: set(each) for key, each in self._group.targets.get(member_id, NO_PARTITIONS).items()},
-            )
-            for member_id, metadata in members.items()
-        }
-        assignor = self._rules.assignors[preferred_assignor(members.values(), self._rules.assignors)]
-        is_homogeneous = len({(each.topic_names, each.topic_regex) for each in members.values()}) == 1
-        assigned = assignor.assign(subscriptions, topics, is_homogeneous=is_homogeneous)
-        return {
-            member_id: {topic_id: frozenset(each) for topic_id, each in assigned.get(member_id, {}).items() if each}
-            for member_id in members
-        }
-
-    def _names_of(self, metadata: MemberMetadata) -> Iterable[str]:
-        """The topics that a member names, and those that its expression selects."""
-        selected = self._group.expressions.selected(metadata.topic_regex)
-        return {*metadata.topic_names, *selected} if selected else metadata.topic_names
+    def _assign(self, member_id: str, metadata: MemberMetadata) -> Steps[dict[str, Assignment]]:
+        """The partitions of every member, if one of them has this subscription."""
+        group = self.group
+        members = {each: member.metadata for each, member in group.members.items()}
+        counts = _after_change(group.preferred_assignors, members.get(member_id, NO_METADATA), metadata)
+        members[member_id] = metadata
+        known = yield from self._topics({member_id: metadata})
+        ids = {topic.name: topic_id for topic_id, topic in known.topics.items()}
+        topic_ids: dict[tuple[tuple[str, ...], str], frozenset[UUID]] = {}
+        subscriptions: dict[str, MemberSubscription] = {}
+        for piece in pieces(list(members.items())):
+            yield
+            for each, about in piece:
+                subscription = about.topic_names, about.topic_regex
+                if subscription not in topic_ids:
+                    names = {*about.topic_names, *group.expressions.selected(about.topic_regex)}
+                    topic_ids[subscription] = frozenset(ids[name] for name in names if name in ids)
+                owned = group.targets.get(each, NO_PARTITIONS)
+                subscriptions[each] = MemberSubscription(
+                    about.instance_id, about.rack_id, topic_ids[subscription], owned
+                )
+        assignor = self._rules.assignors[preferred_assignor(counts, self._rules.assignors)]
+        return (yield from assignor.assign_in_steps(subscriptions, known.topics, is_homogeneous=len(topic_ids) == 1))
 
 
-def preferred_assignor(members: Iterable[MemberMetadata], assignors: Mapping[str, Assignor]) -> str:
-    """The assignor that most members prefer; the first one if no member has a preference."""
-    preferred = Counter(each.server_assignor for each in members if each.server_assignor in assignors)
-    return preferred.most_common(1)[0][0] or "" if preferred else next(iter(assignors))
+def preferred_assignor(counts: Mapping[str, int], assignors: Mapping[str, Assignor]) -> str:
+    """The assignor that most members prefer; the first one if no member has a preference.
+
+    ``counts`` has the number of members that prefer each. Of equals it is the first in the order of Kafka's hash map.
+    """
+    preferred = in_set_order([each for each in counts if each in assignors], hash_code)
+    return max(preferred, key=counts.__getitem__) if preferred else next(iter(assignors))
+
+
+def _after_change(counts: Counter[str], before: MemberMetadata, after: MemberMetadata) -> Counter[str]:
+    """The preferred assignors of the group when a member has other metadata."""
+    changed = counts.copy()
+    changed.subtract([] if before.server_assignor is None else [before.server_assignor])
+    changed.update([] if after.server_assignor is None else [after.server_assignor])
+    return +changed

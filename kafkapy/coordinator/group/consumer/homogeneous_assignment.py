@@ -7,6 +7,7 @@ only gets an extra partition if the members after it are too few to take all of 
 """
 
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from itertools import islice
 from uuid import UUID
 
@@ -77,7 +78,7 @@ class HomogeneousAssignment:
             self._unfilled.append((member_id, room))
         self._extras -= has_extra
 
-    def _keep_topic(self, topic_id: UUID, owned: set[int], kept: Assignment, room: int) -> int:
+    def _keep_topic(self, topic_id: UUID, owned: AbstractSet[int], kept: Assignment, room: int) -> int:
         """Keep at most ``room`` partitions of a topic, take the others back; return the number kept."""
         if len(owned) <= room:
             kept[topic_id] = set(owned)

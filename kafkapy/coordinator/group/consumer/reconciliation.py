@@ -7,7 +7,8 @@ member takes one step:
     UNREVOKED_PARTITIONS    the member has lost partitions, and its epoch stays until it does not own them any more
     UNRELEASED_PARTITIONS   other members own partitions of the target assignment: take those that are free by now
 
-The member's epoch becomes that of the target assignment when nothing is left to revoke.
+The member's epoch becomes that of the target assignment when nothing is left to revoke. A member that has changed its
+subscription gives up the partitions of other topics at once, also before a target assignment is computed for it.
 """
 
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from uuid import UUID
 
 from kafkapy.coordinator.group.consumer.calls import Partitions
 from kafkapy.coordinator.group.consumer.members import NOTHING, Assigned, CurrentAssignment, MemberState
+from kafkapy.turns import Steps
 
 IsFree = Callable[[UUID, int], bool]
 """Whether no other member owns a partition of a topic."""
@@ -28,31 +30,56 @@ class MemberTarget(NamedTuple):
     partitions: Partitions
 
 
+class MemberRequest(NamedTuple):
+    """What the member says in its heartbeat."""
+
+    owned: Partitions | None
+    """The partitions that it owns, None if it does not say."""
+    subscribes: Callable[[UUID], bool]
+    """Whether it subscribes to a topic, which exists."""
+    is_subscription_changed: bool
+
+
 def reconcile(
-    current: CurrentAssignment, target: MemberTarget, owned: Partitions | None, is_free: IsFree
-) -> CurrentAssignment:
-    """One step of the member; ``owned`` is what it said to own, None if it did not say."""
-    state = current.state
-    if state is MemberState.STABLE and current.member_epoch == target.epoch:
-        return current
+    current: CurrentAssignment, target: MemberTarget, request: MemberRequest, is_free: IsFree
+) -> Steps[CurrentAssignment]:
+    """One step of the member towards its target assignment."""
+    state, owned = current.state, request.owned
+    is_stable = state is MemberState.STABLE and current.member_epoch == target.epoch
+    if is_stable or (state is MemberState.UNREVOKED_PARTITIONS and _owns(owned, current.revoking)):
+        return _without_other_topics(current, request) if request.is_subscription_changed else current
+    subscribed = {topic_id: each for topic_id, each in target.partitions.items() if request.subscribes(topic_id)}
+    subscribed_target = MemberTarget(target.epoch, subscribed)
     if state is not MemberState.UNREVOKED_PARTITIONS:
-        return _next(current, target, owned, is_free)
-    if _owns(owned, current.revoking):
-        return current
-    following = _next(current.at(current.member_epoch + 1), target, owned, is_free)
+        return (yield from _next(current, subscribed_target, owned, is_free))
+    following = yield from _next(current.at(current.member_epoch + 1), subscribed_target, owned, is_free)
     # the member knows only the epoch before both steps, and sends it again if the response is lost
     return following._replace(previous_epoch=current.member_epoch)
 
 
+def _without_other_topics(current: CurrentAssignment, request: MemberRequest) -> CurrentAssignment:
+    """Take the partitions of topics to which the member does not subscribe any more."""
+    kept: Assigned = {each: epochs for each, epochs in current.assigned.items() if request.subscribes(each)}
+    if len(kept) == len(current.assigned):
+        return current
+    lost = {topic_id: dict(epochs) for topic_id, epochs in current.revoking.items()}
+    for topic_id in current.assigned.keys() - kept.keys():
+        lost.setdefault(topic_id, {}).update(current.assigned[topic_id])
+    if _owns(request.owned, lost):
+        return current._replace(state=MemberState.UNREVOKED_PARTITIONS, assigned=kept, revoking=lost)
+    return current._replace(assigned=kept)
+
+
 def _next(
     current: CurrentAssignment, target: MemberTarget, owned: Partitions | None, is_free: IsFree
-) -> CurrentAssignment:
-    kept, lost = _split(current.assigned, target.partitions)
+) -> Steps[CurrentAssignment]:
+    kept, lost = yield from _split(current.assigned, target.partitions)
     if lost and _owns(owned, lost):
         return current._replace(state=MemberState.UNREVOKED_PARTITIONS, assigned=kept, revoking=lost)
     is_complete = True
     taken: dict[UUID, dict[int, int]] = {topic_id: dict(partitions) for topic_id, partitions in kept.items()}
     for topic_id, partitions in target.partitions.items():
+        yield
         for partition in sorted(partitions - kept.get(topic_id, NO_PARTITIONS).keys()):
             if is_free(topic_id, partition):
                 taken.setdefault(topic_id, {})[partition] = target.epoch
@@ -65,11 +92,12 @@ def _next(
 NO_PARTITIONS: dict[int, int] = {}
 
 
-def _split(assigned: Assigned, target: Partitions) -> tuple[Assigned, Assigned]:
+def _split(assigned: Assigned, target: Partitions) -> Steps[tuple[Assigned, Assigned]]:
     """The partitions that remain assigned, and those that the target assignment does not have."""
     kept: dict[UUID, dict[int, int]] = {}
     lost: dict[UUID, dict[int, int]] = {}
     for topic_id, partitions in assigned.items():
+        yield
         wanted = target.get(topic_id, frozenset())
         for partition, epoch in partitions.items():
             part = kept if partition in wanted else lost

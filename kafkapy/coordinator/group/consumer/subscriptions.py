@@ -1,6 +1,7 @@
 """The input of assignors: what the members of a group subscribe to and own, and the topics."""
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -17,7 +18,7 @@ class MemberSubscription(NamedTuple):
     """``client.rack``; the assignors of Apache Kafka 4.4 do not read it."""
     topic_ids: frozenset[UUID]
     """The existing topics that the names and the regular expression of the member select."""
-    owned: Mapping[UUID, set[int]]
+    owned: Mapping[UUID, AbstractSet[int]]
     """The target assignment that the member has so far, topics in the order in which its record has them."""
 
 

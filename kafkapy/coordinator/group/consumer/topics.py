@@ -1,10 +1,11 @@
 """The topics that the members of a group subscribe to, as the metadata image has them."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
 from uuid import UUID
 
 from kafkapy.coordinator.group.consumer.subscriptions import TopicMetadata
+from kafkapy.turns import Steps, pieces
 
 NO_TOPICS_HASH: Final = 0
 """The hash of a group without subscribed topics."""
@@ -27,15 +28,30 @@ class TopicImages(Protocol):
         ...
 
 
-def existing_topics(image: TopicImages, names: Iterable[str]) -> dict[UUID, TopicMetadata]:
-    """Those of the topics that exist and have an id."""
+class KnownTopics(NamedTuple):
+    """The topics of a group's subscriptions that exist, in the order of their names, and their hash."""
+
+    cluster_topics: object
+    """The topics of the cluster from which they were read."""
+    topics: Mapping[UUID, TopicMetadata]
+    metadata_hash: int
+
+
+def read_topics(image: TopicImages, names: Sequence[str]) -> Steps[KnownTopics]:
+    """Read the topics of these names that exist and have an id."""
+    cluster_topics = image.topics
+    existing: list[str] = []
+    for piece in pieces(names):
+        existing += [name for name in piece if name in cluster_topics]
+        yield
     found: dict[UUID, TopicMetadata] = {}
-    for name in sorted(names):
-        topic = image.topics.get(name)
-        topic_id = None if topic is None else image.topic_id(name)
-        if topic is not None and topic_id is not None and topic_id.int:
-            found[topic_id] = TopicMetadata(name, len(topic.partitions), {})
-    return found
+    for piece in pieces(sorted(existing)):
+        for name in piece:
+            topic_id = image.topic_id(name)
+            if topic_id.int:
+                found[topic_id] = TopicMetadata(name, len(cluster_topics[name].partitions), {})
+        yield
+    return KnownTopics(cluster_topics, found, metadata_hash(found))
 
 
 def metadata_hash(topics: Mapping[UUID, TopicMetadata]) -> int:

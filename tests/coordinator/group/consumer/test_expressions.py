@@ -11,9 +11,9 @@ from kafkapy.coordinator.group.records import ConsumerExpressionKey, decode_key
 from kafkapy.metadata.errors import NotEnoughReplicasError
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.protocol.errors import ErrorCode
-from kafkapy.turns import finish
+from kafkapy.turns import PIECE
 from kafkapy.types import TopicPartition
-from tests.coordinator.group.consumer.world import ConsumerWorld, T, U, shown
+from tests.coordinator.group.consumer.world import FIRST_STEPS, ConsumerWorld, T, U, shown
 
 
 class ExpressionWorld(ConsumerWorld):
@@ -32,16 +32,10 @@ class ExpressionWorld(ConsumerWorld):
         return found
 
     def live_later(self) -> None:
-        """Start again, with background work kept in ``later``."""
-        self.run_later()
-        self.restart()
-        self.search()
-
-    def search(self) -> None:
-        """Run the background work that was kept."""
-        waiting, self.later[:] = list(self.later), []
-        for steps in waiting:
-            finish(steps)
+        """Start again with so many topics that a search of them is kept in ``later``."""
+        self.run_slowly()
+        others = {f"other{number}": 1 for number in range(PIECE * FIRST_STEPS)}
+        self.set_topics(t=3, u=2, **others)
 
 
 def test_topics_are_assigned_after_a_later_heartbeat() -> None:
@@ -87,7 +81,7 @@ def test_an_expression_that_waits_for_its_search_does_not_change_the_epoch() -> 
     assert shown(world.match("b", "t")) == (1, {})
     assert world.state() == ("Stable", 1, 1)
     assert len(world.later) == 1
-    world.search()
+    world.finish_later()
     assert world.state() == ("Assigning", 2, 1)
 
 
@@ -171,7 +165,7 @@ def test_a_search_whose_members_have_left_writes_nothing() -> None:
     world.match("a", "t")
     world.enter("b")
     world.beat("a", -1)
-    world.search()
+    world.finish_later()
     assert world.expression_records() == [("t", None)]
 
 
@@ -180,7 +174,7 @@ def test_a_search_that_ends_after_the_partition_has_moved_writes_nothing() -> No
     world.live_later()
     world.match("a", "t")
     world.resign(TopicPartition(GROUP_METADATA_TOPIC, 0), None)
-    world.search()
+    world.finish_later()
     assert world.expression_records() == []
 
 
@@ -189,13 +183,13 @@ def test_a_result_that_is_refused_is_searched_again() -> None:
     world.live_later()
     world.match("a", "t")
     world.broker.error = NotEnoughReplicasError("too few")
-    world.search()
+    world.finish_later()
     world.broker.error = None
     world.beat("a", 1)
     assert world.later == []
     world.clock.advance(10_000)
     world.beat("a", 1)
-    world.search()
+    world.finish_later()
     assert world.expression_records() == [("t", ["t"])]
 
 
@@ -205,6 +199,6 @@ def test_topics_that_exceed_the_bound_on_memory_are_not_kept() -> None:
     world.match("a", ".*")
     budget = world.consumer_group().budget
     budget.max_bytes = budget.used_bytes
-    world.search()
+    world.finish_later()
     assert world.background.counters.refused_metadata == 1
     assert world.expression_records() == []

@@ -1,16 +1,20 @@
 """A coordinator with topics that have ids, and requests of members of consumer groups."""
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
 from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.group.consumer.calls import ConsumerGroupDescription, HeartbeatCall, HeartbeatResult
 from kafkapy.coordinator.group.consumer.group import ConsumerGroup
+from kafkapy.coordinator.runtime import Background
 from kafkapy.metadata.image import MetadataImage, PartitionInfo, TopicImage
-from kafkapy.turns import finish
+from kafkapy.turns import Steps, finish
 from tests.coordinator.world import World
 
 T, U = UUID(int=1), UUID(int=2)
+FIRST_STEPS = 30
+"""The steps of work that is not kept for later."""
 PARTITION = PartitionInfo(0, 0, (0,), (0,))
 
 
@@ -27,8 +31,30 @@ class ConsumerWorld(World):
     """A coordinator of consumer groups; topic ``t`` has three partitions, ``u`` has two."""
 
     def __init__(self, **config: Any) -> None:
+        self.first_steps = FIRST_STEPS
         super().__init__(**config)
         self.set_topics(t=3, u=2)
+
+    def run_slowly(self) -> None:
+        """Start again: background work is kept in ``later`` after its first steps."""
+        self.background = Background(run=self._begin, soon=self._call_soon)
+        self.restart()
+
+    def _begin(self, steps: Steps[None]) -> None:
+        for _ in range(self.first_steps):
+            try:
+                next(steps)
+            except StopIteration:
+                return
+        self.later.append(steps)
+
+    def _call_soon(self, call: Callable[[], None]) -> None:
+        self.later.append(_steps_of(call))
+
+    def finish_later(self) -> None:
+        """Run the background work that was kept to its end."""
+        while self.later:
+            finish(self.later.pop(0))
 
     def set_topics(self, **counts: int) -> None:
         self.broker.image = image(**counts)  # type: ignore[assignment] # the tests of other groups need fewer fields
@@ -65,6 +91,11 @@ class ConsumerWorld(World):
     def state(self) -> tuple[str, int, int]:
         described = self.describe()
         return described.state, described.group_epoch, described.assignment_epoch
+
+
+def _steps_of(call: Callable[[], None]) -> Steps[None]:
+    yield
+    call()
 
 
 def shown(result: HeartbeatResult) -> tuple[int, dict[UUID, list[int]] | None]:
