@@ -45,6 +45,7 @@ CONFIG: dict[str, Any] = {
     "group.consumer.assignment.interval.ms": 0,
     "group.consumer.max.size": 2**31 - 1,
     "group.consumer.assignors": ("uniform", "range"),
+    "group.consumer.migration.policy": "bidirectional",
 }
 TP = TopicPartition("t", 0)
 TIMEOUTS_MS = (5_000, 30_000)

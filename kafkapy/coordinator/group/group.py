@@ -10,7 +10,8 @@ that of ConsumerGroupHeartbeat. A further type, with its own requests and record
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from kafkapy.coordinator.group.calls import CommitCall, GroupDescription, GroupListing
@@ -28,13 +29,15 @@ if TYPE_CHECKING:
 class Group(ABC):
     """The id, the offsets and the share of the memory budget of one group."""
 
-    __slots__ = ("group_id", "offsets", "budget", "_name_size")
+    __slots__ = ("group_id", "offsets", "budget", "_name_size", "_is_writing", "_waiting")
 
     def __init__(self, group_id: str, budget: MetadataBudget) -> None:
         self.group_id = group_id
         self.offsets = Offsets()
         self.budget = budget
         self._name_size = 0
+        self._is_writing = False
+        self._waiting: deque[Callable[[], None]] = deque()
 
     def charge_name(self) -> None:
         """Count the group id, from the first member on: groups that only have offsets are in the log."""
@@ -50,6 +53,30 @@ class Group(ABC):
     def take_offsets(self, group: "Group") -> None:
         """Keep the offsets of a group of another type, which this one replaces."""
         self.offsets = group.offsets
+
+    # Decisions that wait
+
+    def when_idle(self, decide: Callable[[], None]) -> None:
+        """Call ``decide`` now, or when the records that wait for other replicas are acknowledged or refused."""
+        if self._is_writing:
+            self._waiting.append(decide)
+        else:
+            decide()
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether records are being appended on which all further decisions on the group depend."""
+        return self._is_writing
+
+    def write_started(self) -> None:
+        """Such records are being appended."""
+        self._is_writing = True
+
+    def write_ended(self) -> None:
+        """The log has the records, or refused them: make the decisions that wait, up to the next append."""
+        self._is_writing = False
+        while self._waiting and not self._is_writing:
+            self._waiting.popleft()()
 
     # State
 

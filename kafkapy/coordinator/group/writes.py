@@ -104,8 +104,9 @@ class CommitWrite(Decision[dict[TopicPartition, int]]):
 
     @property
     def is_current(self) -> bool:
-        """See ``GroupWrite``."""
-        return self._shard.is_current and not self._group.is_dead
+        """False if the offsets were deleted; a group that took the place of this one has them too."""
+        found = self._shard.groups.get(self._group.group_id)
+        return self._shard.is_current and found is not None and found.offsets is self._group.offsets
 
     def wait_started(self, end_offset: int, /) -> None:
         """Count the commit as one that is being appended."""

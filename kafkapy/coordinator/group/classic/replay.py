@@ -1,7 +1,8 @@
 """The replay of a classic group's records.
 
 While loading, a record makes the members of its group. When the group is served the members exist already (they hold
-waiting requests and timers), and the record settles their assignment.
+waiting requests and timers), and the record settles their assignment. A group that was one of another type until now
+has no members yet (``consumer/conversion.py``): the record makes them too.
 """
 
 from kafkapy.coordinator.group.classic import states
@@ -21,7 +22,10 @@ def replay(shard: GroupShard, group_id: str, value: bytes | None) -> None:
     group = shard.groups.get(group_id)
     if not shard.is_loading:
         if stored is not None and isinstance(group, ClassicGroup):  # a tombstone deletes the group
-            _settle(group, stored)
+            if stored.generation > group.generation_id:
+                _restore(group, stored)
+            else:
+                _settle(group, stored)
     elif stored is None:
         if group is None or isinstance(group, ClassicGroup):
             _restore_deleted(as_classic(shard.get_or_create(group_id)))
@@ -40,7 +44,7 @@ def _restore_deleted(group: ClassicGroup) -> None:
 
 
 def _restore(group: ClassicGroup, stored: GroupMetadataValue) -> None:
-    """Replay a group's record while loading: it makes the members."""
+    """Replay a group's record that makes the members."""
     group.restore(
         states.STABLE if stored.members else states.EMPTY,
         stored.current_state_timestamp,

@@ -6,14 +6,17 @@ Laws
        when a target assignment was computed for it, and a member's epoch when the member has nothing left to revoke.
     3. A partition has one owner at most: the member that has it assigned, or that has not revoked it yet.
     4. While records of the group wait for other replicas, further decisions on the group wait too (``when_idle``).
+    5. Members of the classic protocol are members as all others (``classic_members.py``): their member epoch is the
+       generation that they see.
 """
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from kafkapy.coordinator.group.calls import DEAD, CommitCall, GroupDescription, GroupListing
+from kafkapy.coordinator.group.classic.protocols import Protocols
 from kafkapy.coordinator.group.consumer.calls import JOIN_EPOCH, Partitions
 from kafkapy.coordinator.group.consumer.expressions import NO_TOPICS, GroupExpressions
 from kafkapy.coordinator.group.consumer.members import ConsumerMember, CurrentAssignment, MemberMetadata, MemberState
@@ -46,8 +49,8 @@ class ConsumerGroup(Group):
 
     __slots__ = (
         "epoch", "metadata_hash", "assignment_epoch", "assigned_ms", "members", "static_ids", "targets", "subscribed",
-        "expressions", "_has_record", "checked_topics", "_owners", "_sessions", "_topic_name", "_is_dead",
-        "_is_writing", "_waiting",
+        "expressions", "classic_count", "classic_protocols", "_has_record", "checked_topics", "_owners", "_sessions",
+        "_topic_name", "_is_dead",
     )  # fmt: skip
 
     def __init__(
@@ -65,6 +68,10 @@ class ConsumerGroup(Group):
         self.subscribed: Counter[str] = Counter()
         """The topics that members name or expressions select, each with the number of these."""
         self.expressions = GroupExpressions()
+        self.classic_count = 0
+        """The number of members that use the classic protocol."""
+        self.classic_protocols: Counter[str] = Counter()
+        """The assignment strategies of these members, each with the number of members that name it."""
         self._has_record = False
         self.checked_topics: object = None
         """The topics of the cluster with which ``metadata_hash`` was last compared."""
@@ -72,8 +79,6 @@ class ConsumerGroup(Group):
         self._sessions = sessions
         self._topic_name = topic_name
         self._is_dead = False
-        self._is_writing = False
-        self._waiting: deque[Callable[[], None]] = deque()
 
     def __repr__(self) -> str:
         return f"ConsumerGroup({self.group_id!r}, {self.state}, epoch {self.epoch}, {len(self.members)} members)"
@@ -114,6 +119,20 @@ class ConsumerGroup(Group):
         """Whether no other member owns the partition: law 3."""
         return self._owners.get((topic_id, partition), member_id) == member_id
 
+    def waits_for_others(self, member: ConsumerMember) -> bool:
+        """Whether other members still own partitions of the member's target assignment."""
+        target = self.targets.get(member.member_id, {})
+        return any(
+            partition not in member.current.assigned.get(topic_id, ())
+            and not self.is_free(member.member_id, topic_id, partition)
+            for topic_id, partitions in target.items()
+            for partition in partitions
+        )
+
+    def supports(self, protocols: Protocols) -> bool:
+        """Whether a member of the classic protocol may join: all others of them support one of its strategies."""
+        return any(self.classic_protocols[name] == self.classic_count for name, _ in protocols)
+
     def static_member(self, instance_id: str) -> ConsumerMember | None:
         """The member with this group instance id."""
         member_id = self.static_ids.get(instance_id)
@@ -142,30 +161,6 @@ class ConsumerGroup(Group):
         """See ``Group``; the group has no members."""
         return group_tombstones(self.group_id, timestamp_ms) if self.has_record else []
 
-    # Decisions that wait
-
-    def when_idle(self, decide: Callable[[], None]) -> None:
-        """Call ``decide`` now, or when the records that wait for other replicas are acknowledged or refused: law 4."""
-        if self._is_writing:
-            self._waiting.append(decide)
-        else:
-            decide()
-
-    @property
-    def is_writing(self) -> bool:
-        """Whether records of the group are being appended."""
-        return self._is_writing
-
-    def write_started(self) -> None:
-        """Records of the group are being appended."""
-        self._is_writing = True
-
-    def write_ended(self) -> None:
-        """The log has the records, or refused them: make the decisions that wait, up to the next append."""
-        self._is_writing = False
-        while self._waiting and not self._is_writing:
-            self._waiting.popleft()()
-
     # Replay
 
     def replay_group(self, epoch: int, metadata_hash: int) -> None:
@@ -186,7 +181,11 @@ class ConsumerGroup(Group):
         member = self._member(member_id)
         self._forget_metadata(member)
         member.metadata = metadata
+        if not member.is_classic:
+            member.stop_join()
+            member.stop_sync()
         self._charge(member, 1)
+        self._count_classic(metadata, 1)
         self.subscribed.update(metadata.topic_names)
         self.expressions.replay_member(metadata.topic_regex, 1)
         if metadata.instance_id is not None:
@@ -252,12 +251,20 @@ class ConsumerGroup(Group):
 
     def _forget_metadata(self, member: ConsumerMember) -> None:
         self._charge(member, -1)
+        self._count_classic(member.metadata, -1)
         self.subscribed.subtract(member.metadata.topic_names)
         self.expressions.replay_member(member.metadata.topic_regex, -1)
         self.subscribed += Counter()  # drop the topics that no member names any more
         instance_id = member.metadata.instance_id
         if instance_id is not None and self.static_ids.get(instance_id) == member.member_id:
             del self.static_ids[instance_id]
+
+    def _count_classic(self, metadata: MemberMetadata, sign: int) -> None:
+        if metadata.classic is not None:
+            self.classic_count += sign
+            for name, _ in metadata.classic.protocols:
+                self.classic_protocols[name] += sign
+            self.classic_protocols += Counter()  # drop the strategies that no member names any more
 
     def _charge(self, member: ConsumerMember, sign: int) -> None:
         self.budget.used_bytes += sign * (member.metadata.size() + text_size(member.member_id))
@@ -276,9 +283,9 @@ class ConsumerGroup(Group):
         member = self.members.get(call.member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if not call.has_member_epoch:
+        if not (call.has_member_epoch or member.is_classic):
             return ErrorCode.UNSUPPORTED_VERSION
-        return 0 if self._may_commit(member, call) else ErrorCode.STALE_MEMBER_EPOCH
+        return 0 if self._may_commit(member, call) else _stale(member)
 
     def _may_commit(self, member: ConsumerMember, call: CommitCall) -> bool:
         """Whether the epoch is the member's, or an earlier one at which it had all these partitions already."""
@@ -289,7 +296,8 @@ class ConsumerGroup(Group):
             return False
         since = {
             TopicPartition(self._topic_name(topic_id) or "", partition): assigned_epoch
-            for topic_id, partitions in current.assigned.items()
+            for part in (current.assigned, current.revoking)
+            for topic_id, partitions in part.items()
             for partition, assigned_epoch in partitions.items()
         }
         return all(since.get(each, epoch + 1) <= epoch for each in call.offsets)
@@ -305,7 +313,7 @@ class ConsumerGroup(Group):
         member = self.members.get(member_id or "")
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        return 0 if member_epoch == member.current.member_epoch else ErrorCode.STALE_MEMBER_EPOCH
+        return 0 if member_epoch == member.current.member_epoch else _stale(member)
 
     def touch_member(self, member_id: str) -> None:
         """See ``Group``. Members of consumer groups send heartbeats beside their commits."""
@@ -338,6 +346,11 @@ class ConsumerGroup(Group):
     def is_read(self, topic: str) -> bool:
         """See ``Group``."""
         return topic in self.subscribed
+
+
+def _stale(member: ConsumerMember) -> int:
+    """The error code for an epoch that is not the member's."""
+    return ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH
 
 
 def _partitions_of(current: CurrentAssignment) -> Iterator[tuple[UUID, int]]:

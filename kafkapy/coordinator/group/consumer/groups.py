@@ -8,7 +8,8 @@ from uuid import UUID
 from kafkapy.clock import Clock
 from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.group.classic.group import ClassicGroup
-from kafkapy.coordinator.group.consumer.assignors import Assignor
+from kafkapy.coordinator.group.classic.groups import ClassicGroups
+from kafkapy.coordinator.group.consumer.assignors import ASSIGNORS
 from kafkapy.coordinator.group.consumer.calls import (
     JOIN_EPOCH,
     ConsumerGroupDescription,
@@ -18,6 +19,7 @@ from kafkapy.coordinator.group.consumer.calls import (
     NamedPartitions,
     Partitions,
 )
+from kafkapy.coordinator.group.consumer.conversion import UpgradeRefusedError, restore_protocols, upgrade_records
 from kafkapy.coordinator.group.consumer.expressions import select_topics
 from kafkapy.coordinator.group.consumer.group import ConsumerGroup
 from kafkapy.coordinator.group.consumer.heartbeats import (
@@ -33,9 +35,17 @@ from kafkapy.coordinator.group.consumer.replay import replay_tombstone, replay_v
 from kafkapy.coordinator.group.consumer.sessions import Sessions
 from kafkapy.coordinator.group.consumer.topics import TopicImages
 from kafkapy.coordinator.group.group import Group, GroupType
-from kafkapy.coordinator.group.metadata_budget import MEMBER_BYTES, TOPIC_BYTES
-from kafkapy.coordinator.group.records import ConsumerGroupKey, GroupKey, OffsetKey, RecordKey
+from kafkapy.coordinator.group.metadata_budget import MEMBER_BYTES, TOPIC_BYTES, MetadataBudget
+from kafkapy.coordinator.group.records import (
+    ConsumerGroupKey,
+    ConsumerKey,
+    GroupKey,
+    OffsetKey,
+    RecordKey,
+    decode_key,
+)
 from kafkapy.coordinator.group.runtime import GroupRuntime
+from kafkapy.coordinator.group.settings import GroupSettings
 from kafkapy.coordinator.group.shard import GroupShard
 from kafkapy.coordinator.group.writes import GroupWrite
 from kafkapy.coordinator.runtime import Background, Metadata
@@ -57,23 +67,20 @@ class ConsumerGroups(GroupType):
         clock: Clock,
         metadata: Metadata,
         background: Background,
-        assignors: Mapping[str, Assignor],
+        classic: ClassicGroups,
     ) -> None:
         self.settings = runtime.settings.consumer
         self._runtime = runtime
+        self.classic: Final = classic
         self._metadata = metadata
         self._counters = background.counters
         self._run = background.run
-        self._sessions = Sessions(clock, self._session_timeout_ms, self._fence)
-        named = {name: assignors[name] for name in self.settings.assignors}
-        settings = self.settings
-        self._rules = GroupRules(
-            settings.max_size, settings.heartbeat_interval_ms, settings.assignment_interval_ms, named
-        )
+        self.sessions: Final = Sessions(clock, self._session_timeout_ms, self._fence)
+        self.rules: Final = _rules(runtime.settings)
 
     def new_group(self, group_id: str) -> ConsumerGroup:
         """See ``GroupType``."""
-        return ConsumerGroup(group_id, self._sessions, self._topic_name, self._runtime.budget)
+        return ConsumerGroup(group_id, self.sessions, self.topic_name, self._runtime.budget)
 
     def replay(self, shard: GroupShard, key: RecordKey, value: bytes | None) -> None:
         """See ``GroupType``. A group without members of the classic type becomes one of this type."""
@@ -87,17 +94,18 @@ class ConsumerGroups(GroupType):
         replay_tombstone(group, key)
         if isinstance(key, ConsumerGroupKey):
             shard.forget(group)
+            group.kill(ErrorCode.NOT_COORDINATOR)
 
     def _replayed_group(self, shard: GroupShard, group_id: str) -> ConsumerGroup:
         group = shard.groups.get(group_id)
         return group if isinstance(group, ConsumerGroup) else self._put(shard, self.new_group(group_id))
 
     def _put(self, shard: GroupShard, group: ConsumerGroup) -> ConsumerGroup:
-        """Keep a new group, in place of a classic group without members if there is one."""
+        """Keep a new group, in place of a classic group if there is one."""
         former = shard.groups.get(group.group_id)
-        if isinstance(former, ClassicGroup):
-            former.end()
         shard.put(group)
+        if former is not None:
+            former.kill(ErrorCode.NOT_COORDINATOR)
         return group
 
     # Requests
@@ -105,7 +113,7 @@ class ConsumerGroups(GroupType):
     def heartbeat(self, call: HeartbeatCall) -> Answer[HeartbeatResult]:
         """ConsumerGroupHeartbeat."""
         try:
-            check(call, self._rules.assignors)
+            check(call, self.rules.assignors)
         except HeartbeatRefusedError as error:
             return Answer.of(HeartbeatResult(error.error_code, str(error)))
         answer: Answer[HeartbeatResult] = Answer()
@@ -118,7 +126,7 @@ class ConsumerGroups(GroupType):
             answer.set(HeartbeatResult(shard))
             return
         group = shard.groups.get(call.group_id)
-        if isinstance(group, ConsumerGroup) and group.is_writing:
+        if group is not None and group.is_writing:
             group.when_idle(partial(self._decide, call, answer))
             return
         try:
@@ -129,20 +137,15 @@ class ConsumerGroups(GroupType):
     def _decide_on(
         self, shard: GroupShard, found: Group | None, call: HeartbeatCall, answer: Answer[HeartbeatResult]
     ) -> None:
-        tombstones = []
-        if isinstance(found, ConsumerGroup):
-            group = found
-        else:
-            self._check_convertible(found, call)
-            tombstones = [] if found is None else found.tombstones(self._runtime.now_ms())
-            group = self.new_group(call.group_id)
-        change = GroupChange(group, self._image, self._rules, self._runtime.now_ms())
+        group, conversion = self._group_for(found, call)
+        change = self.change_of(group)
+        change.records += conversion
         former = None if call.instance_id is None else group.static_member(call.instance_id)
         if call.member_epoch in IS_LEAVING:
             result = change.leave(call)
         elif former is not None and former.member_id != call.member_id and call.member_epoch == JOIN_EPOCH:
             change.replace_static(former, call.member_id)
-            self._write(shard, group, change.records, lambda error_code: self._replaced(error_code, call, answer))
+            self._write_for(shard, found, change, lambda error_code: self._replaced(shard, error_code, call, answer))
             return
         else:
             self._check_room(group, call)
@@ -150,26 +153,79 @@ class ConsumerGroups(GroupType):
         if not change.records:
             self._answer(group, call, result, answer)
             return
-        if group is not found:
-            self._put(shard, group)
-        records = [*tombstones, *change.records]
-        self._write(shard, group, records, lambda error_code: self._written(group, call, result, error_code, answer))
+        self._write_for(shard, found, change, lambda error_code: self._written(shard, call, result, error_code, answer))
 
-    def _check_convertible(self, found: Group | None, call: HeartbeatCall) -> None:
-        """Only a member that joins makes a group, in place of none or of a group without members."""
+    def _group_for(self, found: Group | None, call: HeartbeatCall) -> tuple[ConsumerGroup, list[Record]]:
+        """The group of the request, and the records that make it a consumer group.
+
+        Only a member that joins makes one, in place of none, of a group without members, or of a classic group of
+        consumers. Raises ``HeartbeatRefusedError``.
+        """
+        if isinstance(found, ConsumerGroup):
+            return found, []
+        group_id = call.group_id
+        if found is None and call.member_epoch != JOIN_EPOCH:
+            name = "Group" if call.member_epoch in IS_LEAVING else "Consumer group"
+            raise HeartbeatRefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"{name} {group_id} not found.")
         if call.member_epoch == JOIN_EPOCH and (found is None or found.is_empty):
+            return self.new_group(group_id), [] if found is None else found.tombstones(self._runtime.now_ms())
+        if call.member_epoch != JOIN_EPOCH or not isinstance(found, ClassicGroup):
+            raise HeartbeatRefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+        return self._upgraded(found)
+
+    def _upgraded(self, found: ClassicGroup) -> tuple[ConsumerGroup, list[Record]]:
+        """The consumer group that a classic one with members becomes, and the records of the change."""
+        try:
+            check_upgrade(found, self.rules)
+            records = upgrade_records(found, self.image, self._runtime.now_ms())
+        except UpgradeRefusedError as error:
+            raise HeartbeatRefusedError(ErrorCode.GROUP_ID_NOT_FOUND, str(error)) from error
+        self.check_memory(found.members.used_bytes)
+        # the decision is made on this group; the shard gets its own by the replay of the records
+        group = ConsumerGroup(found.group_id, self.sessions, self.topic_name, MetadataBudget())
+        for record in records:
+            key = decode_key(record.key or b"")
+            if isinstance(key, ConsumerKey) and record.value is not None:
+                replay_value(lambda _: group, key, record.value)
+        return group, records
+
+    def _write_for(
+        self, shard: GroupShard, found: Group | None, change: GroupChange, then: Callable[[int], None]
+    ) -> None:
+        """Write the decision on the request of a member of the consumer protocol; ``found`` was its group before."""
+        if isinstance(found, ClassicGroup) and not found.is_empty:
+            self._write_upgrade(shard, found, change, then)
             return
-        reason = "not found" if found is None or found.is_empty else "is not a consumer group"
-        name = f"Group {call.group_id}" if call.member_epoch in IS_LEAVING else f"Consumer group {call.group_id}"
-        raise HeartbeatRefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"{name} {reason}.")
+        if change.group is not found:
+            self._put(shard, change.group)
+        self.write(shard, change, then)
+
+    def _write_upgrade(
+        self, shard: GroupShard, found: ClassicGroup, change: GroupChange, then: Callable[[int], None]
+    ) -> None:
+        """Write an upgrade: the classic group is kept until the log has it."""
+
+        def ended(error_code: int) -> None:
+            upgraded = shard.groups.get(found.group_id)
+            if isinstance(upgraded, ConsumerGroup):
+                self._run(self.sessions.start_all(upgraded))
+            else:
+                self.classic.resume(found)
+            then(error_code)
+
+        self.classic.suspend(found)
+        self._append(shard, found, change.records, ended)
 
     def _check_room(self, group: ConsumerGroup, call: HeartbeatCall) -> None:
         """Refuse a subscription that exceeds the bound on the memory of all members."""
         size = 0 if call.member_id in group.members else MEMBER_BYTES
         if call.topic_names is not None:
             size += text_size(*call.topic_names) + TOPIC_BYTES * len(call.topic_names)
-        size += text_size(call.topic_regex or "")
-        if size and not self._runtime.budget.has_room(size):
+        self.check_memory(size + text_size(call.topic_regex or ""))
+
+    def check_memory(self, size: int) -> None:
+        """Raise ``HeartbeatRefusedError`` if the members of all groups may not take so many bytes more."""
+        if not self._runtime.budget.has_room(size):
             self._counters.refused_metadata += 1
             raise HeartbeatRefusedError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED, "The members of all groups take too much memory."
@@ -177,16 +233,19 @@ class ConsumerGroups(GroupType):
 
     def _written(
         self,
-        group: ConsumerGroup,
+        shard: GroupShard,
         call: HeartbeatCall,
         result: HeartbeatResult,
         error_code: int,
         answer: Answer[HeartbeatResult],
     ) -> None:
+        group = shard.groups.get(call.group_id)
         if error_code:
             answer.set(HeartbeatResult(error_code))
-        else:
+        elif isinstance(group, ConsumerGroup):
             self._answer(group, call, result, answer)
+        else:
+            answer.set(result)  # the last member of the consumer protocol has left
 
     def _answer(
         self, group: ConsumerGroup, call: HeartbeatCall, result: HeartbeatResult, answer: Answer[HeartbeatResult]
@@ -194,27 +253,48 @@ class ConsumerGroups(GroupType):
         """The session of a member that stays starts again."""
         member = group.members.get(call.member_id)
         if member is not None and call.member_epoch not in IS_LEAVING:
-            self._sessions.touch(group, member)
-            self._sessions.follow(group, member)
+            self.sessions.touch(group, member)
+            self.sessions.follow(group, member)
         answer.set(result)
         if member is not None:
             self._search(group, call)
 
-    def _replaced(self, error_code: int, call: HeartbeatCall, answer: Answer[HeartbeatResult]) -> None:
+    def _replaced(
+        self, shard: GroupShard, error_code: int, call: HeartbeatCall, answer: Answer[HeartbeatResult]
+    ) -> None:
         """The static member has its new id: it joins with it."""
         if error_code:
             answer.set(HeartbeatResult(error_code))
-        else:
-            self._decide(call, answer)
+            return
+        group = shard.groups.get(call.group_id)
+        member = group.members.get(call.member_id) if isinstance(group, ConsumerGroup) else None
+        if isinstance(group, ConsumerGroup) and member is not None:  # else the group was unloaded
+            self.sessions.touch(group, member)
+        self._decide(call, answer)
 
-    def _write(
-        self, shard: GroupShard, group: ConsumerGroup, records: Sequence[Record], then: Callable[[int], None]
-    ) -> None:
-        """Append records, then call ``then`` with an error code; other decisions on the group wait for it."""
+    def change_of(self, group: ConsumerGroup) -> GroupChange:
+        """A decision on the group that begins now."""
+        return GroupChange(group, self.image, self.rules, self._runtime.now_ms())
+
+    def write(self, shard: GroupShard, change: GroupChange, then: Callable[[int], None]) -> None:
+        """Append the records of a decision, then call ``then`` with an error code."""
+        group, made = change.group, change.downgrade
 
         def ended(error_code: int) -> None:
             if error_code and not group.has_record and shard.groups.get(group.group_id) is group:
                 shard.forget(group)  # its first records were refused
+            downgraded = shard.groups.get(group.group_id)
+            if made is not None and isinstance(downgraded, ClassicGroup):
+                restore_protocols(downgraded, made.members)
+                self.classic.took_over(downgraded, rebalances=made.rebalances)
+            then(error_code)
+
+        self._append(shard, group, change.records, ended)
+
+    def _append(self, shard: GroupShard, group: Group, records: Sequence[Record], then: Callable[[int], None]) -> None:
+        """Append records, then call ``then`` with an error code; other decisions on the group wait for it."""
+
+        def ended(error_code: int) -> None:
             then(error_code)
             group.write_ended()
 
@@ -225,11 +305,11 @@ class ConsumerGroups(GroupType):
 
     def _search(self, group: ConsumerGroup, call: HeartbeatCall) -> None:
         """Search the topics for the group's expressions, if that is due after the member's request."""
-        if group.expressions.start_search(self._image.topics, self._runtime.now_ms()):
+        if group.expressions.start_search(self.image.topics, self._runtime.now_ms()):
             self._run(self._search_in_steps(group, call))
 
     def _search_in_steps(self, group: ConsumerGroup, call: HeartbeatCall) -> Steps[None]:
-        topics = self._image.topics
+        topics = self.image.topics
         found = yield from select_topics(list(group.expressions.members), list(topics), call.may_describe)
         group.when_idle(partial(self._resolve, group, topics, found))
 
@@ -242,7 +322,7 @@ class ConsumerGroups(GroupType):
             self._counters.refused_metadata += 1
             group.expressions.end_search(None)
             return
-        change = GroupChange(group, self._image, self._rules, self._runtime.now_ms())
+        change = self.change_of(group)
         change.resolve(found)
         if not change.records:  # no member has any of the expressions any more
             group.expressions.end_search(topics)
@@ -251,7 +331,7 @@ class ConsumerGroups(GroupType):
         def then(error_code: int) -> None:
             group.expressions.end_search(None if error_code else topics)
 
-        self._write(shard, group, change.records, then)
+        self.write(shard, change, then)
 
     def _has_room_for(self, group: ConsumerGroup, found: Mapping[str, frozenset[str]]) -> bool:
         added = sum(len(topics) - len(group.expressions.selected(pattern)) for pattern, topics in found.items())
@@ -270,14 +350,14 @@ class ConsumerGroups(GroupType):
         shard = self._runtime.find(group.group_id)
         if isinstance(shard, int) or group.is_dead or group.members.get(member.member_id) is not member:
             return
-        change = GroupChange(group, self._image, self._rules, self._runtime.now_ms())
-        change.remove(member)
+        change = self.change_of(group)
+        change.remove([member])
 
         def then(error_code: int) -> None:
             if error_code:
-                self._sessions.touch(group, member)  # try again when another session has ended
+                self.sessions.touch(group, member)  # try again when another session has ended
 
-        self._write(shard, group, change.records, then)
+        self.write(shard, change, then)
 
     def expire_member(self, group_id: str, member_id: str) -> int:
         """End the member's session now, as its time-out would; returns an error code."""
@@ -309,7 +389,7 @@ class ConsumerGroups(GroupType):
             message = f"Group {group_id} {'not found' if group is None else 'is not a consumer group'}."
             return ConsumerGroupDescription(ErrorCode.GROUP_ID_NOT_FOUND, group_id, message)
         known = [member.metadata for member in group.members.values()]
-        assignor = preferred_assignor(known, self._rules.assignors)
+        assignor = preferred_assignor(known, self.rules.assignors)
         described = ConsumerGroupDescription(
             0, group_id, None, group.state, group.epoch, group.assignment_epoch, assignor
         )
@@ -330,19 +410,48 @@ class ConsumerGroups(GroupType):
             metadata.client_host,
             metadata.topic_names,
             metadata.topic_regex,
-            named(member.current.held, self._topic_name),
-            named(group.targets.get(member.member_id, NO_PARTITIONS), self._topic_name),
+            named(member.current.held, self.topic_name),
+            named(group.targets.get(member.member_id, NO_PARTITIONS), self.topic_name),
+            member.is_classic,
         )
 
     # Topics
 
     @property
-    def _image(self) -> TopicImages:
+    def image(self) -> TopicImages:
+        """The topics of the cluster now."""
         image: TopicImages = self._metadata.image
         return image
 
-    def _topic_name(self, topic_id: UUID) -> str | None:
-        return self._image.topic_name(topic_id)
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """The name of the topic with this id, None if there is none."""
+        return self.image.topic_name(topic_id)
+
+
+def _rules(settings: GroupSettings) -> GroupRules:
+    own = settings.consumer
+    return GroupRules(
+        own.max_size,
+        own.heartbeat_interval_ms,
+        own.assignment_interval_ms,
+        {name: ASSIGNORS[name] for name in own.assignors},
+        own.migration,
+        settings.max_size,
+        settings.group_value_version,
+    )
+
+
+def check_upgrade(group: ClassicGroup, rules: GroupRules) -> None:
+    """Raise ``UpgradeRefusedError`` unless the policy and the kind and size of a classic group allow its upgrade."""
+    reason = None
+    if not rules.migration.upgrades:
+        reason = "online upgrade is disabled"
+    elif not group.is_consumer_group:
+        reason = "the group does not use the consumer embedded protocol"
+    elif len(group.members) > rules.max_size:
+        reason = "the group size exceeds the consumer group maximum size"
+    if reason is not None:
+        raise UpgradeRefusedError(f"Cannot upgrade classic group {group.group_id} to consumer group because {reason}.")
 
 
 def named(assigned: Partitions, topic_name: Callable[[UUID], str | None]) -> tuple[NamedPartitions, ...]:
