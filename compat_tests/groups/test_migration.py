@@ -1,6 +1,7 @@
 """The consumers of a group change from the classic to the consumer protocol and back, one by one, under load."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -8,8 +9,10 @@ from compat_tests.brokers.own_broker import own_broker
 from compat_tests.brokers.targets import KAFKAPY
 from compat_tests.brokers.topics import create_topic
 from compat_tests.groups.fleet import CLASSIC, CONSUMER, PARTITIONS, Fleet, Numbers
+from compat_tests.groups.java_fleet import JavaFleet
 from compat_tests.groups.librdkafka_fleet import LibrdkafkaFleet
 from compat_tests.groups.wire import Wire
+from harness.java_programs import java_command
 from harness.process import Broker, ChildProcess
 from kafkapy.protocol.messages.list_groups import ListGroupsRequest
 
@@ -21,6 +24,8 @@ pytestmark = [
     ),
 ]
 
+RELEASE = "4.4.0"
+JAVA = Path(__file__).parents[1] / "java"
 MEMBERS = range(3)
 QUICK = {"group.consumer.heartbeat.interval.ms": "200", "group.consumer.assignment.interval.ms": "0"}
 BOUND = {"group.consumer.min.heartbeat.interval.ms": "100"}
@@ -62,3 +67,14 @@ def type_of(bootstrap: str, group: str) -> str:
 @pytest.mark.parametrize("is_static", [False, True], ids=["dynamic", "static"])
 def test_librdkafka_is_upgraded_and_downgraded(quick: ChildProcess, topic_name: str, is_static: bool) -> None:
     roll(quick.bootstrap, LibrdkafkaFleet(quick.bootstrap, topic_name, is_static=is_static))
+
+
+@pytest.mark.java
+@pytest.mark.scenario("groups", client="java-4.4.0")
+@pytest.mark.parametrize("strategy", ["RangeAssignor", "CooperativeStickyAssignor"])
+@pytest.mark.parametrize("is_static", [False, True], ids=["dynamic", "static"])
+def test_the_java_client_is_upgraded_and_downgraded(
+    quick: ChildProcess, topic_name: str, strategy: str, is_static: bool
+) -> None:
+    command = java_command("RollingConsumers", [JAVA / "RollingConsumers.java"], RELEASE)
+    roll(quick.bootstrap, JavaFleet(command, quick.bootstrap, topic_name, strategy, is_static=is_static))
