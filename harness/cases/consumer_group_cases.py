@@ -30,8 +30,8 @@ Owned = Mapping[str, list[int]]
 class ConsumerTalk(Talk):
     """One conversation."""
 
-    def __init__(self, wire: Wire, group: str, topic_ids: Mapping[str, UUID]) -> None:
-        super().__init__(wire, wire, group, PATIENCE_S)
+    def __init__(self, wire: Wire, group: str, topic_ids: Mapping[str, UUID], second: Wire | None = None) -> None:
+        super().__init__(wire, second or wire, group, PATIENCE_S)
         self._wire = wire
         self._topic_ids = dict(topic_ids)
         self._names = {topic_id: name for name, topic_id in topic_ids.items()}
@@ -43,7 +43,7 @@ class ConsumerTalk(Talk):
         if isinstance(value, str) and value and value == self._given:
             return "(given)"
         topic_id = getattr(value, "topic_id", None)
-        if topic_id is not None:
+        if topic_id in self._names:
             return super().plain(value) | {"topic": self._names[topic_id]}
         return super().plain(value)
 
@@ -97,12 +97,17 @@ class ConsumerTalk(Talk):
 def talking(bootstrap: str, group: str) -> Iterator[ConsumerTalk]:
     """A conversation with the broker there, which has the topics already, once it coordinates the group."""
     with Wire(bootstrap) as wire:
-        topic_ids = _topic_ids(wire)
-        while wire.ask(FindCoordinatorRequest(group), FIND).error_code != 0:
-            wire.has_answer(PATIENCE_S)
-        while wire.ask(ConsumerGroupDescribeRequest([group]), VERSION).groups[0].error_code in (14, 15, 16):
-            wire.has_answer(PATIENCE_S)
-        yield ConsumerTalk(wire, group, topic_ids)
+        yield ConsumerTalk(wire, group, coordinated_topics(wire, group))
+
+
+def coordinated_topics(wire: Wire, group: str) -> dict[str, UUID]:
+    """The ids of the topics, once the broker coordinates the group."""
+    topic_ids = _topic_ids(wire)
+    while wire.ask(FindCoordinatorRequest(group), FIND).error_code != 0:
+        wire.has_answer(PATIENCE_S)
+    while wire.ask(ConsumerGroupDescribeRequest([group]), VERSION).groups[0].error_code in (14, 15, 16):
+        wire.has_answer(PATIENCE_S)
+    return topic_ids
 
 
 def _topic_ids(wire: Wire) -> dict[str, UUID]:

@@ -5,9 +5,10 @@ Apache Kafka 4.4 also has a lower and an upper bound for each of the intervals, 
 
 from typing import Final
 
-from kafkapy.config.keys import AtLeast, ConfigKey, ConfigType, OneOf
+from kafkapy.config.keys import AtLeast, ConfigKey, ConfigType, OneOf, OneOfInAnyCase
 
 ASSIGNORS: Final = ("uniform", "range")
+MIGRATION_POLICIES: Final = ("disabled", "downgrade", "upgrade", "bidirectional")
 
 CONSUMER_GROUP_KEYS: Final[dict[str, ConfigKey]] = {
     key.name: key
@@ -18,6 +19,9 @@ CONSUMER_GROUP_KEYS: Final[dict[str, ConfigKey]] = {
         ConfigKey("group.consumer.assignor.offload.enable", ConfigType.BOOLEAN, True),  # the default
         ConfigKey("group.consumer.max.size", ConfigType.INT, 2**31 - 1, AtLeast(1)),
         ConfigKey("group.consumer.assignors", ConfigType.LIST, ASSIGNORS, OneOf(ASSIGNORS)),
+        ConfigKey(
+            "group.consumer.migration.policy", ConfigType.STRING, "bidirectional", OneOfInAnyCase(MIGRATION_POLICIES)
+        ),
     )
 }
 
@@ -39,6 +43,10 @@ CONSUMER_GROUP_DOCUMENTATION: Final[dict[str, str]] = {
     ),
     "group.consumer.assignors": (
         "Names of the assignors that members may choose from; the first one is used if no member chooses one."
+    ),
+    "group.consumer.migration.policy": (
+        "Whether a group with members changes its type when members of the other protocol join or remain: `upgrade` "
+        "from the classic to the consumer protocol, `downgrade` back, `bidirectional` both, `disabled` neither."
     ),
 }
 """The description of each key."""

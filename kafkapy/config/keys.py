@@ -56,6 +56,18 @@ class Between(NamedTuple):
         return f"Value must be no more than {self.maximum}" if value > self.maximum else None
 
 
+class OneOfInAnyCase(NamedTuple):
+    """One of some words in lower case, written in any case."""
+
+    words: tuple[str, ...]
+
+    def problem(self, value: Value) -> str | None:
+        """See ``Allowed.problem``."""
+        names = ", ".join(self.words).upper()
+        is_known = isinstance(value, str) and value.lower() in self.words
+        return None if is_known else f"String must be one of (case insensitive): {names}"
+
+
 class OneOf(NamedTuple):
     """One of some words; for a list: each of its items is one of them."""
 

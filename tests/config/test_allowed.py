@@ -7,6 +7,7 @@ from kafkapy.config.keys import (
     AtLeast,
     Between,
     OneOf,
+    OneOfInAnyCase,
     Release,
     ThrottledReplicas,
     format_of,
@@ -88,3 +89,10 @@ def test_other_lists_of_throttled_replicas_are_refused(items: tuple[str, ...]) -
 )  # fmt: skip
 def test_releases_are_in_order(text: str, release: str, expected: bool) -> None:
     assert is_at_least(text, release) == expected
+
+
+def test_words_in_any_case() -> None:
+    rule = OneOfInAnyCase(("disabled", "upgrade"))
+    assert rule.problem("disabled") is rule.problem("UpGrade") is None
+    for value in ("other", "", None, 1):
+        assert rule.problem(value) == "String must be one of (case insensitive): DISABLED, UPGRADE"

@@ -45,6 +45,7 @@ CONFIG: dict[str, Any] = {
     "group.consumer.assignment.interval.ms": 0,
     "group.consumer.max.size": 2**31 - 1,
     "group.consumer.assignors": ("uniform", "range"),
+    "group.consumer.migration.policy": "bidirectional",
 }
 TP = TopicPartition("t", 0)
 TIMEOUTS_MS = (5_000, 30_000)
@@ -185,7 +186,7 @@ class Broker:
 
 def bare_group(now_ms: int = 0) -> ClassicGroup:
     """A group without a coordinator."""
-    sessions: Any = SimpleNamespace()
+    sessions: Any = SimpleNamespace(run=finish)
     return ClassicGroup("g", lambda: now_ms, sessions)
 
 

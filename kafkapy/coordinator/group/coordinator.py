@@ -11,7 +11,8 @@ from kafkapy.clock import Clock
 from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.group.calls import COMMITTER, DEAD, CommitCall, GroupDescription, GroupListing, Producer
 from kafkapy.coordinator.group.classic.groups import ClassicGroups
-from kafkapy.coordinator.group.consumer.assignors import RangeAssignor, UniformAssignor
+from kafkapy.coordinator.group.consumer.classic_members import ClassicMembers
+from kafkapy.coordinator.group.consumer.group import ConsumerGroup
 from kafkapy.coordinator.group.consumer.groups import ConsumerGroups
 from kafkapy.coordinator.group.group import GroupType
 from kafkapy.coordinator.group.offset_requests import OffsetRequests
@@ -44,9 +45,9 @@ class GroupCoordinator:
         self._runtime = GroupRuntime(self.settings, clock, replica_manager, metadata, background)
         self.classic: Final = ClassicGroups(self._runtime, clock, background)
         """The requests of members of classic groups."""
-        assignors = {each.name: each for each in (UniformAssignor(), RangeAssignor())}
-        self.consumer: Final = ConsumerGroups(self._runtime, clock, metadata, background, assignors)
+        self.consumer: Final = ConsumerGroups(self._runtime, clock, metadata, background, self.classic)
         """The requests of members of consumer groups."""
+        self.classic.others[ConsumerGroup] = ClassicMembers(self.consumer)
         types: dict[type[RecordKey], GroupType] = {OffsetKey: self.classic, GroupKey: self.classic}
         self._runtime.types.update(types | dict.fromkeys(CONSUMER_KEYS, self.consumer))
         self._remover = OffsetRemover(self._runtime, clock)

@@ -14,9 +14,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kafkapy.coordinator.group.calls import CommitCall, GroupDescription, GroupListing
+from kafkapy.coordinator.group.decision_queue import DecisionQueue
 from kafkapy.coordinator.group.metadata_budget import MetadataBudget
 from kafkapy.coordinator.group.offsets import Offsets
 from kafkapy.coordinator.group.records import RecordKey
+from kafkapy.coordinator.runtime import Run
 from kafkapy.records.record import Record
 from kafkapy.text import text_size
 from kafkapy.turns import Steps
@@ -28,13 +30,15 @@ if TYPE_CHECKING:
 class Group(ABC):
     """The id, the offsets and the share of the memory budget of one group."""
 
-    __slots__ = ("group_id", "offsets", "budget", "_name_size")
+    __slots__ = ("group_id", "offsets", "budget", "_name_size", "_run", "_decisions")
 
-    def __init__(self, group_id: str, budget: MetadataBudget) -> None:
+    def __init__(self, group_id: str, budget: MetadataBudget, run: Run) -> None:
         self.group_id = group_id
         self.offsets = Offsets()
         self.budget = budget
         self._name_size = 0
+        self._run = run
+        self._decisions: DecisionQueue | None = None
 
     def charge_name(self) -> None:
         """Count the group id, from the first member on: groups that only have offsets are in the log."""
@@ -47,9 +51,24 @@ class Group(ABC):
         self.budget.used_bytes -= self._name_size
         self._name_size = 0
 
-    def take_offsets(self, group: "Group") -> None:
-        """Keep the offsets of a group of another type, which this one replaces."""
+    def take_over(self, group: "Group") -> None:
+        """Keep the offsets and the waiting decisions of a group of another type, which this one replaces."""
         self.offsets = group.offsets
+        self._decisions = group.decisions
+
+    # Decisions
+
+    @property
+    def decisions(self) -> DecisionQueue:
+        """The order of decisions; made when first used, since there may be very many groups that only have offsets."""
+        if self._decisions is None:
+            self._decisions = DecisionQueue(self._run)
+        return self._decisions
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether records are being computed or appended on which all further decisions on the group depend."""
+        return self._decisions is not None and self._decisions.is_writing
 
     # State
 

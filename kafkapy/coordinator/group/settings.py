@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, Final
 
 from kafkapy.config.consumer_group_keys import ASSIGNORS
@@ -25,6 +26,25 @@ STATIC_MEMBERS_RELEASE: Final = "2.3-IV0"
 """Below this inter-broker protocol, brokers may not know group instance ids, which are refused then (KIP-345)."""
 
 
+class MigrationPolicy(Enum):
+    """Which groups with members may change their type; the values are those of ``group.consumer.migration.policy``."""
+
+    DISABLED = "disabled"
+    DOWNGRADE = "downgrade"
+    UPGRADE = "upgrade"
+    BIDIRECTIONAL = "bidirectional"
+
+    @property
+    def upgrades(self) -> bool:
+        """Whether a classic group becomes a consumer group when a member of the consumer protocol joins."""
+        return self in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
+
+    @property
+    def downgrades(self) -> bool:
+        """Whether a consumer group becomes a classic one when no member of the consumer protocol remains."""
+        return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ConsumerGroupSettings:
     """The keys of consumer groups (KIP-848), with Kafka 4.4's defaults; units as in the names."""
@@ -34,6 +54,7 @@ class ConsumerGroupSettings:
     assignment_interval_ms: int = 1_000
     max_size: int = UNLIMITED
     assignors: tuple[str, ...] = ASSIGNORS
+    migration: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
 
     @classmethod
     def from_config(cls, config: Config | Mapping[str, Any]) -> "ConsumerGroupSettings":
@@ -44,6 +65,7 @@ class ConsumerGroupSettings:
             assignment_interval_ms=config["group.consumer.assignment.interval.ms"],
             max_size=config["group.consumer.max.size"],
             assignors=config["group.consumer.assignors"] or ASSIGNORS,
+            migration=MigrationPolicy(config["group.consumer.migration.policy"].lower()),
         )
 
 

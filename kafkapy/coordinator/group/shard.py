@@ -15,6 +15,7 @@ from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.coordinator.group.records import OffsetKey, RecordKey, decode_key, decode_offset
 from kafkapy.coordinator.loading import BATCHES_IN_A_STEP, LoadProgress, replay_records
 from kafkapy.coordinator.runtime import Shard
+from kafkapy.protocol.errors import ErrorCode
 from kafkapy.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, iterate_headers, read_header
 from kafkapy.records.control import ControlType, read_control
 from kafkapy.records.errors import InvalidRecordError, RecordsError
@@ -81,11 +82,20 @@ class GroupShard(Shard):
         group.release_name()
 
     def put(self, group: Group) -> None:
-        """Keep a group, in place of one of another type, whose offsets it takes."""
+        """Keep a group, in place of one of another type, whose offsets and waiting decisions it takes."""
         former = self.groups.get(group.group_id)
         if former is not None:
-            group.take_offsets(former)
+            group.take_over(former)
         self.groups[group.group_id] = group
+
+    def apart(self) -> "GroupShard":
+        """A shard without groups, to replay records in steps that no request may see between them."""
+        return GroupShard(self.topic_partition, self.leader_epoch, self._types)
+
+    def replace(self, former: Group, group: Group) -> None:
+        """Keep a group of another type, made apart, in place of ``former``."""
+        self.put(group)
+        former.kill(ErrorCode.NOT_COORDINATOR)
 
     def finish_loading(self) -> Steps[None]:
         """The whole log was replayed: drop deleted groups, start the sessions of the others, then serve."""

@@ -77,12 +77,23 @@ class FollowedWrite(GroupWrite):
     They are replayed even if the wait for the replicas has ended without them: the log keeps the records then, so a
     broker that loads it replays them. The state has to follow the log, not the answer. ``is_in_log`` is true if other
     replicas may not have them.
+
+    Records of a conversion make the group one of another type. It is replaced at once, when all are replayed.
     """
 
-    __slots__ = ("_end_offset", "_first_offset")
+    __slots__ = ("_is_conversion", "_end_offset", "_first_offset")
 
-    def __init__(self, shard: GroupShard, group: Group, records: Sequence[Record], batch: bytearray) -> None:
+    def __init__(
+        self,
+        shard: GroupShard,
+        group: Group,
+        records: Sequence[Record],
+        batch: bytearray,
+        *,
+        is_conversion: bool = False,
+    ) -> None:
         super().__init__(shard, group, records, batch)
+        self._is_conversion = is_conversion
         self._end_offset: int | None = None
         self._first_offset: int | None = None
 
@@ -107,9 +118,20 @@ class FollowedWrite(GroupWrite):
 
     def replay_in_steps(self) -> Steps[None]:
         """Replay the records that the log has, as a load does, as long as the group is served."""
-        if self._first_offset is not None and self.is_current:
-            steps = self._shard.replay_in_steps(self._records, self._first_offset)
-            yield from while_true(lambda: self.is_current, steps)
+        if self._first_offset is None or not self.is_current:
+            return
+        shard = self._shard.apart() if self._is_conversion else self._shard
+        steps = shard.replay_in_steps(self._records, self._first_offset)
+        yield from while_true(lambda: self.is_current, steps)
+        if self._is_conversion:
+            self._replace(shard.groups.get(self._group.group_id))
+
+    def _replace(self, made: Group | None) -> None:
+        """The group of the other type is complete, unless this one was unloaded before the last step."""
+        if made is not None and self.is_current:
+            self._shard.replace(self._group, made)
+        elif made is not None:
+            made.kill(ErrorCode.NOT_COORDINATOR)
 
 
 class RemovalWrite(GroupWrite):
@@ -146,8 +168,9 @@ class CommitWrite(Decision[dict[TopicPartition, int]]):
 
     @property
     def is_current(self) -> bool:
-        """See ``GroupWrite``."""
-        return self._shard.is_current and not self._group.is_dead
+        """False if the offsets were deleted; a group that took the place of this one has them too."""
+        found = self._shard.groups.get(self._group.group_id)
+        return self._shard.is_current and found is not None and found.offsets is self._group.offsets
 
     def wait_started(self, end_offset: int, /) -> None:
         """Count the commit as one that is being appended."""

@@ -1,6 +1,6 @@
 """ConsumerGroupDescribe: epochs, members and assignments of consumer groups (KIP-848).
 
-Versions 0-1; version 1 has the type of each member, which is that of the consumer protocol. With the operations that
+Versions 0-1; version 1 has the type of each member, which is that of its protocol. With the operations that
 the client may perform (all; access control replaces them).
 Errors, by group: COORDINATOR_LOAD_IN_PROGRESS 14, COORDINATOR_NOT_AVAILABLE 15, NOT_COORDINATOR 16,
 INVALID_GROUP_ID 24, TOPIC_AUTHORIZATION_FAILED 29 (``server/access/groups.py``), GROUP_ID_NOT_FOUND 69 (no group, or a
@@ -9,7 +9,7 @@ than what all groups together take.
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kafkapy.coordinator.group.consumer.calls import (
     ConsumerGroupDescription,
@@ -32,8 +32,8 @@ from kafkapy.turns import Steps, pieces
 if TYPE_CHECKING:
     from kafkapy.server.dispatch.context import RequestContext
 
-_CONSUMER_MEMBER: Final = 1
-"""The type of a member that uses the consumer protocol."""
+_CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
+"""The types of members, by the protocol that they use."""
 
 
 def handle(context: "RequestContext", request: ConsumerGroupDescribeRequest) -> Steps[ConsumerGroupDescribeResponse]:
@@ -95,7 +95,7 @@ def _member(member: ConsumerMemberDescription) -> Member:
         subscribed_topic_regex=member.topic_regex,
         assignment=_assignment(member.assignment),
         target_assignment=_assignment(member.target),
-        member_type=_CONSUMER_MEMBER,
+        member_type=_CLASSIC_MEMBER if member.is_classic else _CONSUMER_MEMBER,
     )
 
 

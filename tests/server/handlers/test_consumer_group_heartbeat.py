@@ -4,8 +4,10 @@ import pytest
 
 from kafkapy.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kafkapy.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
-from kafkapy.server.handlers import consumer_group_describe, consumer_group_heartbeat
+from kafkapy.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kafkapy.server.handlers import consumer_group_describe, consumer_group_heartbeat, join_group
 from tests.coordinator.group.consumer.world import T, image
+from tests.coordinator.world import subscription
 from tests.server.handlers.groups_context import Asker
 
 
@@ -36,6 +38,16 @@ def test_every_version(version: int) -> None:
     (assigned,) = member.assignment.topic_partitions
     assert (assigned.topic_id, assigned.topic_name, assigned.partitions) == (T, "t", [0, 1, 2])
     assert (unknown.error_code, unknown.error_message) == (69, "Group x not found.")
+
+
+def test_the_type_of_a_classic_member() -> None:
+    made = asker()
+    made.ask(consumer_group_heartbeat, join("a"), 1)
+    protocols = [JoinGroupRequestProtocol("range", subscription("t"))]
+    request = JoinGroupRequest("g", 10_000, 10_000, "m", protocol_type="consumer", protocols=protocols)
+    assert made.ask(join_group, request, 7).error_code == 0
+    members = made.ask(consumer_group_describe, ConsumerGroupDescribeRequest(["g"]), 1).groups[0].members
+    assert {each.member_id: each.member_type for each in members} == {"a": 1, "m": 0}
 
 
 def test_members_of_version_1_choose_their_ids() -> None:

@@ -43,7 +43,7 @@ class ClassicGroup(Group):
     def __init__(
         self, group_id: str, now_ms: Callable[[], int], rebalancer: "Rebalancer", budget: MetadataBudget | None = None
     ) -> None:
-        super().__init__(group_id, budget or MetadataBudget())
+        super().__init__(group_id, budget or MetadataBudget(), rebalancer.run)
         self._now_ms = now_ms
         self._rebalancer = rebalancer
         self.state = states.EMPTY

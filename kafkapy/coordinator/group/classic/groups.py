@@ -3,10 +3,12 @@
 ``rebalance.py`` describes the order of the members' requests.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 from kafkapy.clock import Clock
-from kafkapy.coordinator.answer import Answer
+from kafkapy.coordinator.answer import Answer, future_of
 from kafkapy.coordinator.group.classic import membership
 from kafkapy.coordinator.group.classic.calls import JoinCall, JoinResult, LeavingMember, SyncCall, SyncResult
 from kafkapy.coordinator.group.classic.group import ClassicGroup, as_classic
@@ -21,7 +23,33 @@ from kafkapy.coordinator.group.shard import GroupShard
 from kafkapy.coordinator.group.writes import MEMBER_ERRORS, GroupWrite, RemovalWrite
 from kafkapy.coordinator.runtime import Background
 from kafkapy.protocol.errors import ErrorCode
-from kafkapy.turns import Steps
+from kafkapy.turns import Steps, turns
+
+T = TypeVar("T")
+LeaveResult: TypeAlias = tuple[int, list[int]]
+"""The error code of a LeaveGroup request, and (if that is 0) of each member."""
+
+
+class ClassicRequests(Protocol):
+    """The requests of members of the classic protocol to groups of another type."""
+
+    def join(self, shard: GroupShard, group: Group, call: JoinCall) -> Answer[JoinResult]:
+        """JoinGroup."""
+        ...
+
+    def sync(self, group: Group, call: SyncCall) -> SyncResult:
+        """SyncGroup."""
+        ...
+
+    def heartbeat(self, group: Group, generation_id: int, member_id: str, instance_id: str | None) -> int:
+        """Heartbeat: the error code."""
+        ...
+
+    def leave(
+        self, shard: GroupShard, group: Group, leaving: Sequence[LeavingMember]
+    ) -> "Steps[Answer[LeaveResult | None]]":
+        """LeaveGroup; None if another group has taken the place of this one between two steps."""
+        ...
 
 
 class ClassicGroups(GroupType):
@@ -32,6 +60,8 @@ class ClassicGroups(GroupType):
         self._runtime = runtime
         self._now_ms = clock.now_ms
         self._rebalancer = Rebalancer(runtime.settings, clock, self._store, background)
+        self.others: Final[dict[type[Group], ClassicRequests]] = {}
+        """The requests of members of this protocol to groups of the other types."""
 
     def new_group(self, group_id: str) -> ClassicGroup:
         """See ``GroupType``."""
@@ -55,7 +85,12 @@ class ClassicGroups(GroupType):
         if is_new and call.member_id != membership.NO_MEMBER_ID:
             return Answer.of(JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, call.member_id))
         group = shard.get_or_create(call.group_id)
+        if group.is_writing:
+            return _when_idle(group, partial(self.join, call))
         if not isinstance(group, ClassicGroup):
+            other = self.others.get(type(group))
+            if other is not None and not group.is_empty:
+                return other.join(shard, group, call)
             if error_code := self._replace(shard, group):
                 return Answer.of(JoinResult(error_code, call.member_id))
             group = as_classic(shard.groups[call.group_id])
@@ -78,21 +113,46 @@ class ClassicGroups(GroupType):
 
     def sync(self, call: SyncCall) -> Answer[SyncResult]:
         """SyncGroup. While loading REBALANCE_IN_PROGRESS: older clients don't expect the error of loading here."""
-        group = self._find(call.group_id)
+        group = self._runtime.find_group(call.group_id)
         if isinstance(group, int):
             is_loading = group == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             return Answer.of(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS if is_loading else group))
-        return membership.sync(self._rebalancer, group, call)
+        if group.is_writing:
+            return _when_idle(group, partial(self.sync, call))
+        if isinstance(group, ClassicGroup):
+            return membership.sync(self._rebalancer, group, call)
+        other = self.others.get(type(group))
+        return Answer.of(SyncResult(ErrorCode.UNKNOWN_MEMBER_ID) if other is None else other.sync(group, call))
 
     def heartbeat(self, group_id: str, generation_id: int, member_id: str, instance_id: str | None = None) -> int:
         """Heartbeat: the error code. While loading 0: the sessions start when the group is loaded."""
-        group = self._find(group_id)
+        group = self._runtime.find_group(group_id)
         if isinstance(group, int):
             return 0 if group == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else group
-        return membership.heartbeat(self._rebalancer, group, generation_id, member_id, instance_id)
+        if isinstance(group, ClassicGroup):
+            return membership.heartbeat(self._rebalancer, group, generation_id, member_id, instance_id)
+        other = self.others.get(type(group))
+        if other is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return other.heartbeat(group, generation_id, member_id, instance_id)
 
-    def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> Steps[tuple[int, list[int]]]:
-        """LeaveGroup: the error code of the request, and (if that is 0) of each member.
+    def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> Steps[LeaveResult]:
+        """LeaveGroup: the error code of the request, and (if that is 0) of each member."""
+        while True:
+            shard = self._runtime.find_named(group_id)
+            group = None if isinstance(shard, int) else shard.groups.get(group_id)
+            if group is not None and group.is_writing:
+                yield from _wait(_when_idle(group, lambda: Answer.of(None)))
+                continue
+            other = None if group is None else self.others.get(type(group))
+            if isinstance(shard, int) or group is None or other is None:
+                return (yield from self._leave(group_id, leaving))
+            result = yield from _wait((yield from other.leave(shard, group, leaving)))
+            if result is not None:
+                return result
+
+    def _leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> Steps[LeaveResult]:
+        """Members leave a classic group, or one that does not exist.
 
         The group is found again for each member: if it is deleted between two steps, the remaining members are unknown.
         """
@@ -126,6 +186,24 @@ class ClassicGroups(GroupType):
         self._rebalancer.remove_member(group, member)
         return 0
 
+    # The change of a group to another type and back (``consumer/conversion.py``)
+
+    def suspend(self, group: ClassicGroup) -> None:
+        """Records are being written that make the group one of another type."""
+        self._rebalancer.suspend(group)
+
+    def resume(self, group: ClassicGroup) -> None:
+        """The log has refused these records; a group that was unloaded meanwhile stays so."""
+        if not group.is_dead:
+            self._rebalancer.resume(group)
+
+    def took_over(self, group: ClassicGroup, *, rebalances: bool) -> None:
+        """The group has just become a classic one: start the sessions of its members."""
+        self._rebalancer.run(group.update_subscribed())
+        self._rebalancer.loaded(group)
+        if rebalances:
+            self._rebalancer.maybe_prepare(group)
+
     def _store(self, group: ClassicGroup, assignments: Mapping[str, bytes]) -> Answer[int]:
         shard = self._runtime.find(group.group_id)
         if isinstance(shard, int):
@@ -144,3 +222,18 @@ class ClassicGroups(GroupType):
         if isinstance(group, ClassicGroup):
             return group
         return group if isinstance(group, int) else ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def _when_idle(group: Group, ask: Callable[[], Answer[T]]) -> Answer[T]:
+    """The answer of a request that is decided when the records of the group are acknowledged or refused."""
+    answer: Answer[T] = Answer()
+    group.decisions.when_idle(lambda: ask().on_set(answer.set))
+    return answer
+
+
+def _wait(answer: Answer[T]) -> Steps[T]:
+    """Wait for an answer, between two steps."""
+    if not answer.is_set:
+        turns().wait_for(future_of(answer))
+        yield
+    return answer.value

@@ -265,6 +265,26 @@ class Rebalancer:
             group.phase_timer.cancel()
             group.phase_timer = None
 
+    # The group becomes one of another type
+
+    def suspend(self, group: ClassicGroup) -> None:
+        """Stop all time-outs, and answer waiting requests: the members join again, the group of the other type."""
+        self._stop_phase_timer(group)
+        if group.state is not states.PREPARING:
+            group.transition_to(states.PREPARING)
+        for member in group.members.all():
+            if member.session_timer is not None:
+                member.session_timer.cancel()
+                member.session_timer = None
+            member.answer_join(JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+            member.answer_sync(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
+
+    def resume(self, group: ClassicGroup) -> None:
+        """The group remains one of this type: wait for the members to join again."""
+        for member in group.members.all():
+            self.start_session(group, member)
+        self._wait_for_members(group)
+
     # Load and unload of the whole group
 
     def loaded(self, group: ClassicGroup) -> None:

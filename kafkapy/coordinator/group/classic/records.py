@@ -9,6 +9,7 @@ from kafkapy.records.record import Record
 
 if TYPE_CHECKING:
     from kafkapy.coordinator.group.classic.group import ClassicGroup
+    from kafkapy.coordinator.group.classic.members import Members
 
 GROUP_VALUE_VERSION = 3
 
@@ -31,23 +32,35 @@ def group_record(
         protocol_type=group.protocol_type or "",
         generation=group.generation_id,
         protocol=group.protocol_name,
-        leader=group.members.leader_id,
         current_state_timestamp=group.state_timestamp_ms,
-        members=[
-            MemberMetadata(
-                member_id=member.member_id,
-                group_instance_id=member.instance_id,
-                client_id=member.client_id,
-                client_host=member.client_host,
-                rebalance_timeout=member.rebalance_timeout_ms,
-                session_timeout=member.session_timeout_ms,
-                subscription=member.metadata(group.protocol_name or ""),
-                assignment=assignments.get(member.member_id, b""),
-            )
-            for member in group.members.values()
-        ],
     )
-    return Record(_group_key(group.group_id), encode_versioned(value, value_version), timestamp_ms)
+    return record_of(group.group_id, value, group.members, assignments, timestamp_ms, value_version)
+
+
+def record_of(
+    group_id: str,
+    value: GroupMetadataValue,
+    members: "Members",
+    assignments: Mapping[str, bytes],
+    timestamp_ms: int,
+    value_version: int,
+) -> Record:
+    """The record of a group, whose ``value`` has all but the members."""
+    value.leader = members.leader_id
+    value.members = [
+        MemberMetadata(
+            member_id=member.member_id,
+            group_instance_id=member.instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            rebalance_timeout=member.rebalance_timeout_ms,
+            session_timeout=member.session_timeout_ms,
+            subscription=member.metadata(value.protocol or ""),
+            assignment=assignments.get(member.member_id, b""),
+        )
+        for member in members.values()
+    ]
+    return Record(_group_key(group_id), encode_versioned(value, value_version), timestamp_ms)
 
 
 def group_tombstone(group_id: str, timestamp_ms: int) -> Record:

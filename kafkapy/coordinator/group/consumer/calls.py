@@ -77,6 +77,8 @@ class ConsumerMemberDescription(NamedTuple):
     topic_regex: str
     assignment: tuple[NamedPartitions, ...]
     target: tuple[NamedPartitions, ...]
+    is_classic: bool
+    """Whether the member uses the classic protocol."""
 
 
 class ConsumerGroupDescription(NamedTuple):

@@ -5,16 +5,18 @@ Laws
     2. The group epoch grows when members, subscriptions or subscribed topics change. The assignment epoch follows it
        when a target assignment was computed for it, and a member's epoch when the member has nothing left to revoke.
     3. A partition has one owner at most: the member that has it assigned, or that has not revoked it yet.
-    4. One decision on the group is made at a time: while its records are computed, appended and replayed, all of which
-       may take many steps, further decisions on the group wait (``when_idle``).
+    4. One decision on the group is made at a time (``decision_queue.py``).
+    5. Members of the classic protocol are members as all others (``classic_members.py``): their member epoch is the
+       generation that they see.
 """
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from kafkapy.coordinator.group.calls import DEAD, CommitCall, GroupDescription, GroupListing
+from kafkapy.coordinator.group.classic.protocols import Protocols
 from kafkapy.coordinator.group.consumer.calls import JOIN_EPOCH, Partitions
 from kafkapy.coordinator.group.consumer.expressions import NO_TOPICS, GroupExpressions
 from kafkapy.coordinator.group.consumer.members import ConsumerMember, CurrentAssignment, MemberMetadata, MemberState
@@ -48,8 +50,8 @@ class ConsumerGroup(Group):
 
     __slots__ = (
         "epoch", "metadata_hash", "assignment_epoch", "assigned_ms", "members", "static_ids", "targets", "subscribed",
-        "preferred_assignors", "expressions", "_has_record", "checked_topics", "known_topics", "_owners", "_sessions",
-        "_topic_name", "_run", "_is_dead", "_is_writing", "_is_deciding", "_waiting", "is_unacknowledged",
+        "preferred_assignors", "expressions", "classic_count", "classic_protocols", "_has_record", "checked_topics",
+        "known_topics", "_owners", "_sessions", "_topic_name", "_is_dead", "is_unacknowledged",
     )  # fmt: skip
 
     def __init__(
@@ -60,7 +62,7 @@ class ConsumerGroup(Group):
         budget: MetadataBudget,
         run: Run,
     ) -> None:
-        super().__init__(group_id, budget)
+        super().__init__(group_id, budget, run)
         self.epoch = FIRST_EPOCH
         self.metadata_hash = NO_TOPICS_HASH
         self.assignment_epoch = FIRST_EPOCH
@@ -74,6 +76,10 @@ class ConsumerGroup(Group):
         self.preferred_assignors: Counter[str] = Counter()
         """The assignors that members prefer, each with their number."""
         self.expressions = GroupExpressions()
+        self.classic_count = 0
+        """The number of members that use the classic protocol."""
+        self.classic_protocols: Counter[str] = Counter()
+        """The assignment strategies of these members, each with the number of members that name it."""
         self._has_record = False
         self.checked_topics: object = None
         """The topics of the cluster with which ``metadata_hash`` was last compared."""
@@ -82,11 +88,7 @@ class ConsumerGroup(Group):
         self._owners: dict[tuple[UUID, int], str] = {}
         self._sessions = sessions
         self._topic_name = topic_name
-        self._run = run
         self._is_dead = False
-        self._is_writing = False
-        self._is_deciding = False
-        self._waiting: deque[Callable[[], None]] = deque()
         self.is_unacknowledged = False
         """Whether the state has records that other replicas may not have: their acknowledgement took too long."""
 
@@ -103,7 +105,7 @@ class ConsumerGroup(Group):
     @property
     def is_empty(self) -> bool:
         """See ``Group``. A group on which a decision is being made, maybe to add its first member, is not empty."""
-        return not self.members and not self._is_dead and not self._is_writing
+        return not self.members and not self._is_dead and not self.is_writing
 
     @property
     def has_record(self) -> bool:
@@ -128,6 +130,20 @@ class ConsumerGroup(Group):
     def is_free(self, member_id: str, topic_id: UUID, partition: int) -> bool:
         """Whether no other member owns the partition: law 3."""
         return self._owners.get((topic_id, partition), member_id) == member_id
+
+    def waits_for_others(self, member: ConsumerMember) -> bool:
+        """Whether other members still own partitions of the member's target assignment."""
+        target = self.targets.get(member.member_id, {})
+        return any(
+            partition not in member.current.assigned.get(topic_id, ())
+            and not self.is_free(member.member_id, topic_id, partition)
+            for topic_id, partitions in target.items()
+            for partition in partitions
+        )
+
+    def supports(self, protocols: Protocols) -> bool:
+        """Whether a member of the classic protocol may join: all others of them support one of its strategies."""
+        return any(self.classic_protocols[name] == self.classic_count for name, _ in protocols)
 
     def static_member(self, instance_id: str) -> ConsumerMember | None:
         """The member with this group instance id."""
@@ -157,38 +173,6 @@ class ConsumerGroup(Group):
         """See ``Group``; the group has no members."""
         return group_tombstones(self.group_id, timestamp_ms) if self.has_record else []
 
-    # One decision at a time: law 4
-
-    def when_idle(self, decide: Callable[[], None]) -> None:
-        """Call ``decide`` now, or when the decisions before it have ended."""
-        self._waiting.append(decide)
-        self._decide_waiting()
-
-    def decide_next(self, decide: Callable[[], None]) -> None:
-        """Call ``decide`` before the decisions that wait: it is the second part of the one that is ending."""
-        self._waiting.appendleft(decide)
-
-    def write_started(self) -> None:
-        """The records of a decision are going to be computed and appended."""
-        self._is_writing = True
-
-    def write_ended(self) -> None:
-        """The records were replayed, or refused by the log: make the decisions that wait."""
-        self._is_writing = False
-        self._decide_waiting()
-
-    def _decide_waiting(self) -> None:
-        if not self._is_deciding and not self._is_writing:
-            self._run(self._decide_in_steps())
-
-    def _decide_in_steps(self) -> Steps[None]:
-        """Make the decisions that wait, up to one whose records take longer; there may be one for each member."""
-        self._is_deciding = True
-        while self._waiting and not self._is_writing:
-            self._waiting.popleft()()
-            yield
-        self._is_deciding = False
-
     # Replay
 
     def replay_group(self, epoch: int, metadata_hash: int) -> None:
@@ -209,9 +193,13 @@ class ConsumerGroup(Group):
         member = self._member(member_id)
         self._forget_metadata(member)
         member.metadata = metadata
+        if not member.is_classic:
+            member.stop_join()
+            member.stop_sync()
         self._charge(member, 1)
         self._count_topics(metadata.topic_names, 1)
         self._count_assignor(metadata.server_assignor, 1)
+        self._count_classic(metadata, 1)
         self.expressions.replay_member(metadata.topic_regex, 1)
         if metadata.instance_id is not None:
             self.static_ids[metadata.instance_id] = member_id
@@ -277,6 +265,7 @@ class ConsumerGroup(Group):
         self._charge(member, -1)
         self._count_topics(member.metadata.topic_names, -1)
         self._count_assignor(member.metadata.server_assignor, -1)
+        self._count_classic(member.metadata, -1)
         self.expressions.replay_member(member.metadata.topic_regex, -1)
         instance_id = member.metadata.instance_id
         if instance_id is not None and self.static_ids.get(instance_id) == member.member_id:
@@ -300,6 +289,13 @@ class ConsumerGroup(Group):
             if not self.preferred_assignors[name]:
                 del self.preferred_assignors[name]
 
+    def _count_classic(self, metadata: MemberMetadata, sign: int) -> None:
+        if metadata.classic is not None:
+            self.classic_count += sign
+            for name, _ in metadata.classic.protocols:
+                self.classic_protocols[name] += sign
+            self.classic_protocols += Counter()  # drop the strategies that no member names any more
+
     def _charge(self, member: ConsumerMember, sign: int) -> None:
         self.budget.used_bytes += sign * (member.metadata.size() + text_size(member.member_id))
 
@@ -317,9 +313,9 @@ class ConsumerGroup(Group):
         member = self.members.get(call.member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if not call.has_member_epoch:
+        if not (call.has_member_epoch or member.is_classic):
             return ErrorCode.UNSUPPORTED_VERSION
-        return 0 if self._may_commit(member, call) else ErrorCode.STALE_MEMBER_EPOCH
+        return 0 if self._may_commit(member, call) else _stale(member)
 
     def _may_commit(self, member: ConsumerMember, call: CommitCall) -> bool:
         """Whether the epoch is the member's, or an earlier one at which it had all these partitions already."""
@@ -330,7 +326,8 @@ class ConsumerGroup(Group):
             return False
         since = {
             TopicPartition(self._topic_name(topic_id) or "", partition): assigned_epoch
-            for topic_id, partitions in current.assigned.items()
+            for part in (current.assigned, current.revoking)
+            for topic_id, partitions in part.items()
             for partition, assigned_epoch in partitions.items()
         }
         return all(since.get(each, epoch + 1) <= epoch for each in call.offsets)
@@ -346,7 +343,7 @@ class ConsumerGroup(Group):
         member = self.members.get(member_id or "")
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        return 0 if member_epoch == member.current.member_epoch else ErrorCode.STALE_MEMBER_EPOCH
+        return 0 if member_epoch == member.current.member_epoch else _stale(member)
 
     def touch_member(self, member_id: str) -> None:
         """See ``Group``. Members of consumer groups send heartbeats beside their commits."""
@@ -379,6 +376,11 @@ class ConsumerGroup(Group):
     def is_read(self, topic: str) -> bool:
         """See ``Group``."""
         return topic in self.subscribed
+
+
+def _stale(member: ConsumerMember) -> int:
+    """The error code for an epoch that is not the member's."""
+    return ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH
 
 
 def _partitions_of(current: CurrentAssignment) -> Iterator[tuple[UUID, int]]:

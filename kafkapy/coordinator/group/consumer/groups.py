@@ -9,7 +9,8 @@ from uuid import UUID
 from kafkapy.clock import Clock
 from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.group.classic.group import ClassicGroup
-from kafkapy.coordinator.group.consumer.assignors import Assignor
+from kafkapy.coordinator.group.classic.groups import ClassicGroups
+from kafkapy.coordinator.group.consumer.assignors import ASSIGNORS
 from kafkapy.coordinator.group.consumer.calls import (
     JOIN_EPOCH,
     ConsumerGroupDescription,
@@ -19,6 +20,7 @@ from kafkapy.coordinator.group.consumer.calls import (
     NamedPartitions,
     Partitions,
 )
+from kafkapy.coordinator.group.consumer.conversion import UpgradeRefusedError, read_upgrade, restore_protocols
 from kafkapy.coordinator.group.consumer.expressions import select_topics
 from kafkapy.coordinator.group.consumer.group import ConsumerGroup
 from kafkapy.coordinator.group.consumer.heartbeats import (
@@ -34,9 +36,10 @@ from kafkapy.coordinator.group.consumer.replay import replay_tombstone, replay_v
 from kafkapy.coordinator.group.consumer.sessions import Sessions
 from kafkapy.coordinator.group.consumer.topics import TopicImages
 from kafkapy.coordinator.group.group import Group, GroupType
-from kafkapy.coordinator.group.metadata_budget import MEMBER_BYTES, TOPIC_BYTES
+from kafkapy.coordinator.group.metadata_budget import MEMBER_BYTES, TOPIC_BYTES, MetadataBudget
 from kafkapy.coordinator.group.records import ConsumerGroupKey, GroupKey, OffsetKey, RecordKey
 from kafkapy.coordinator.group.runtime import GroupRuntime
+from kafkapy.coordinator.group.settings import GroupSettings
 from kafkapy.coordinator.group.shard import GroupShard
 from kafkapy.coordinator.group.writes import FollowedWrite
 from kafkapy.coordinator.runtime import Background, Metadata
@@ -57,25 +60,22 @@ class ConsumerGroups(GroupType):
         clock: Clock,
         metadata: Metadata,
         background: Background,
-        assignors: Mapping[str, Assignor],
+        classic: ClassicGroups,
     ) -> None:
         self.settings = runtime.settings.consumer
         self._runtime = runtime
+        self.classic: Final = classic
         self._metadata = metadata
         self._counters = background.counters
         self._run = background.run
         self._soon = background.soon
         self._overdue: deque[tuple[ConsumerGroup, ConsumerMember, Callable[[], bool]]] = deque()
-        self._sessions = Sessions(clock, self._session_timeout_ms, self._fence)
-        named = {name: assignors[name] for name in self.settings.assignors}
-        settings = self.settings
-        self._rules = GroupRules(
-            settings.max_size, settings.heartbeat_interval_ms, settings.assignment_interval_ms, named
-        )
+        self.sessions: Final = Sessions(clock, self._session_timeout_ms, self._fence)
+        self.rules: Final = _rules(runtime.settings)
 
     def new_group(self, group_id: str) -> ConsumerGroup:
         """See ``GroupType``."""
-        return ConsumerGroup(group_id, self._sessions, self._topic_name, self._runtime.budget, self._run)
+        return ConsumerGroup(group_id, self.sessions, self.topic_name, self._runtime.budget, self._run)
 
     def replay(self, shard: GroupShard, key: RecordKey, value: bytes | None) -> None:
         """See ``GroupType``. A group without members of the classic type becomes one of this type."""
@@ -89,6 +89,7 @@ class ConsumerGroups(GroupType):
         replay_tombstone(group, key)
         if isinstance(key, ConsumerGroupKey):
             shard.forget(group)
+            group.kill(ErrorCode.NOT_COORDINATOR)
 
     def _replayed_group(self, shard: GroupShard, group_id: str) -> ConsumerGroup:
         group = shard.groups.get(group_id)
@@ -97,9 +98,10 @@ class ConsumerGroups(GroupType):
     def _put(self, shard: GroupShard, group: ConsumerGroup) -> ConsumerGroup:
         """Keep a new group, in place of a classic group without members if there is one."""
         former = shard.groups.get(group.group_id)
-        if isinstance(former, ClassicGroup):
-            former.end()
-        shard.put(group)
+        if former is None:
+            shard.put(group)
+        else:
+            shard.replace(former, group)
         return group
 
     # Requests
@@ -107,7 +109,7 @@ class ConsumerGroups(GroupType):
     def heartbeat(self, call: HeartbeatCall) -> Answer[HeartbeatResult]:
         """ConsumerGroupHeartbeat."""
         try:
-            check(call, self._rules.assignors)
+            check(call, self.rules.assignors)
         except HeartbeatRefusedError as error:
             return Answer.of(HeartbeatResult(error.error_code, str(error)))
         answer: Answer[HeartbeatResult] = Answer()
@@ -117,10 +119,10 @@ class ConsumerGroups(GroupType):
     def _decide(self, call: HeartbeatCall, answer: Answer[HeartbeatResult]) -> None:
         shard = self._runtime.find_named(call.group_id)
         group = None if isinstance(shard, int) else shard.groups.get(call.group_id)
-        if isinstance(group, ConsumerGroup):
-            group.when_idle(partial(self._decide_now, call, answer))
-        else:
+        if group is None:
             self._decide_now(call, answer)
+        else:
+            group.decisions.when_idle(partial(self._decide_now, call, answer))
 
     def _decide_now(self, call: HeartbeatCall, answer: Answer[HeartbeatResult]) -> None:
         """No decision on the group is being made, but it may have changed since the request arrived."""
@@ -128,45 +130,70 @@ class ConsumerGroups(GroupType):
         if isinstance(shard, int):
             answer.set(HeartbeatResult(shard))
             return
+        found = shard.groups.get(call.group_id)
+        if found is not None and found.is_writing:
+            self._decide(call, answer)  # it was loaded again, and has its own order of decisions
+            return
         try:
-            self._decide_on(shard, shard.groups.get(call.group_id), call, answer)
+            self._decide_on(shard, found, call, answer)
         except HeartbeatRefusedError as error:
             answer.set(HeartbeatResult(error.error_code, str(error)))
 
     def _decide_on(
         self, shard: GroupShard, found: Group | None, call: HeartbeatCall, answer: Answer[HeartbeatResult]
     ) -> None:
-        if isinstance(found, ConsumerGroup):
-            group = found
-        else:
-            self._check_convertible(found, call)
-            group = self.new_group(call.group_id)
-        change = self._change(group)
+        change = self._change_for(found, call)
+        group = change.group
         former = None if call.instance_id is None else group.static_member(call.instance_id)
+        then = partial(self._decided, shard, change, call, answer)
         if call.member_epoch in IS_LEAVING:
             steps = change.leave(call)
         elif former is not None and former.member_id != call.member_id and call.member_epoch == JOIN_EPOCH:
             steps = change.replace_static(former, call.member_id)
-            self._carry_out(shard, change, steps, lambda error_code: self._replaced(group, error_code, call, answer))
-            return
+            then = partial(self._replaced, shard, call, answer)
         else:
             self._check_room(group, call)
             steps = change.heartbeat(call)
-        if group is not found:
-            change.records += [] if found is None else found.tombstones(self._runtime.now_ms())
+        if change.upgrade is None and group is not found:
             self._put(shard, group)
-        self._carry_out(shard, change, steps, lambda error_code: self._decided(change, call, error_code, answer))
+        self.carry_out(shard, change, steps, then)
 
-    def _change(self, group: ConsumerGroup) -> GroupChange:
-        return GroupChange(group, self._image, self._rules, self._runtime.now_ms)
+    def change_of(self, group: ConsumerGroup) -> GroupChange:
+        """A decision on the group that begins now."""
+        return GroupChange(group, self.image, self.rules, self._runtime.now_ms)
 
-    def _check_convertible(self, found: Group | None, call: HeartbeatCall) -> None:
-        """Only a member that joins makes a group, in place of none or of a group without members."""
+    def _change_for(self, found: Group | None, call: HeartbeatCall) -> GroupChange:
+        """The decision on a request to the group that was found.
+
+        Only a member that joins makes a consumer group, in place of none, of a group without members, or of a classic
+        group of consumers. Raises ``HeartbeatRefusedError``.
+        """
+        if isinstance(found, ConsumerGroup):
+            return self.change_of(found)
+        group_id = call.group_id
+        if found is None and call.member_epoch != JOIN_EPOCH:
+            name = "Group" if call.member_epoch in IS_LEAVING else "Consumer group"
+            raise HeartbeatRefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"{name} {group_id} not found.")
         if call.member_epoch == JOIN_EPOCH and (found is None or found.is_empty):
-            return
-        reason = "not found" if found is None or found.is_empty else "is not a consumer group"
-        name = f"Group {call.group_id}" if call.member_epoch in IS_LEAVING else f"Consumer group {call.group_id}"
-        raise HeartbeatRefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"{name} {reason}.")
+            change = self.change_of(self.new_group(group_id))
+            change.records += [] if found is None else found.tombstones(self._runtime.now_ms())
+            return change
+        if call.member_epoch != JOIN_EPOCH or not isinstance(found, ClassicGroup):
+            raise HeartbeatRefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+        return self._upgrading(found)
+
+    def _upgrading(self, found: ClassicGroup) -> GroupChange:
+        """A decision that upgrades a classic group with members."""
+        try:
+            check_upgrade(found, self.rules)
+            upgrade = read_upgrade(found, self.image)
+        except UpgradeRefusedError as error:
+            raise HeartbeatRefusedError(ErrorCode.GROUP_ID_NOT_FOUND, str(error)) from error
+        self.check_memory(found.members.used_bytes)
+        # the decision is made on this group; the shard gets its own by the replay of the records
+        group = ConsumerGroup(found.group_id, self.sessions, self.topic_name, MetadataBudget(), self._run)
+        upgrade.apply_to(group)
+        return GroupChange(group, self.image, self.rules, self._runtime.now_ms, upgrade)
 
     def _check_room(self, group: ConsumerGroup, call: HeartbeatCall) -> None:
         """Refuse a subscription that exceeds the bound on the memory of all members."""
@@ -174,66 +201,92 @@ class ConsumerGroups(GroupType):
         if call.topic_names is not None:
             size += text_size(*call.topic_names) + TOPIC_BYTES * len(call.topic_names)
         size += text_size(call.topic_regex or "")
-        if size and not self._runtime.budget.has_room(size):
+        if size:
+            self.check_memory(size)
+
+    def check_memory(self, size: int) -> None:
+        """Raise ``HeartbeatRefusedError`` if the members of all groups may not take so many bytes more."""
+        if not self._runtime.budget.has_room(size):
             self._counters.refused_metadata += 1
             raise HeartbeatRefusedError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED, "The members of all groups take too much memory."
             )
 
     def _decided(
-        self, change: GroupChange, call: HeartbeatCall, error_code: int, answer: Answer[HeartbeatResult]
+        self,
+        shard: GroupShard,
+        change: GroupChange,
+        call: HeartbeatCall,
+        answer: Answer[HeartbeatResult],
+        error_code: int,
     ) -> None:
         """Answer the request. The session of a member that stays starts again."""
-        self._touch(change.group, call)
+        group = self._touch(shard, call)
         answer.set(HeartbeatResult(error_code) if error_code else change.result)
-        if not error_code and call.member_id in change.group.members:
-            self._search(change.group, call)
+        if not error_code and group is not None and call.member_id in group.members:
+            self._search(group, call)
 
-    def _touch(self, group: ConsumerGroup, call: HeartbeatCall) -> None:
-        """The session of a member that stays starts again; its rebalance time-out starts if it has to revoke."""
+    def _touch(self, shard: GroupShard, call: HeartbeatCall) -> ConsumerGroup | None:
+        """The session of a member that stays starts again; its rebalance time-out starts if it has to revoke.
+
+        Returns the group; None if it is a classic one now.
+        """
+        group = shard.groups.get(call.group_id)
+        if not isinstance(group, ConsumerGroup):
+            return None
         member = group.members.get(call.member_id)
         if member is not None and call.member_epoch not in IS_LEAVING:
-            self._sessions.touch(group, member)
-            self._sessions.follow(group, member)
+            self.sessions.touch(group, member)
+            self.sessions.follow(group, member)
+        return group
 
     def _replaced(
-        self, group: ConsumerGroup, error_code: int, call: HeartbeatCall, answer: Answer[HeartbeatResult]
+        self, shard: GroupShard, call: HeartbeatCall, answer: Answer[HeartbeatResult], error_code: int
     ) -> None:
         """The static member has its new id: it joins with it."""
-        if error_code:
-            self._touch(group, call)
+        group = self._touch(shard, call)
+        if error_code or group is None:
             answer.set(HeartbeatResult(error_code))
         else:
-            group.decide_next(partial(self._decide_now, call, answer))
+            group.decisions.decide_next(partial(self._decide_now, call, answer))
 
-    def _carry_out(
+    def carry_out(
         self, shard: GroupShard, change: GroupChange, steps: Steps[None], then: Callable[[int], None]
     ) -> None:
         """Compute the records of a change in its ``steps``, and append them; then call ``then`` with an error code.
 
         Other decisions on the group wait for it.
         """
-        change.group.write_started()
-        self._run(self._append(shard, change, steps, partial(self._ended, shard, change.group, then)))
+        change.held.decisions.write_started()
+        if change.upgrade is not None:
+            self.classic.suspend(change.upgrade.former)
+        self._run(self._append(shard, change, steps, partial(self._ended, shard, change, then)))
 
     def _append(
         self, shard: GroupShard, change: GroupChange, steps: Steps[None], ended: Callable[[int], None]
     ) -> Steps[None]:
-        group, records = change.group, change.records
-        yield from while_true(lambda: shard.is_current and not group.is_dead, steps)
-        if group.is_unacknowledged and not records:
+        held, records = change.held, change.records
+
+        def is_served() -> bool:
+            return shard.is_current and not held.is_dead
+
+        yield from while_true(is_served, change.convert())
+        yield from while_true(is_served, steps)
+        if change.group.is_unacknowledged and not records:
             change.repeat()
-        if group.is_dead or not shard.is_current:
+        if not is_served():
             ended(ErrorCode.NOT_COORDINATOR)
         elif not records:
             ended(0)
         else:
-            write = FollowedWrite(shard, group, records, self._runtime.encode(records))
-            self._runtime.write(write).on_set(partial(self._appended, group, write, ended))
+            batch = self._runtime.encode(records)
+            write = FollowedWrite(shard, held, records, batch, is_conversion=change.is_conversion)
+            self._runtime.write(write).on_set(partial(self._appended, change, write, ended))
 
     def _appended(
-        self, group: ConsumerGroup, write: FollowedWrite, ended: Callable[[int], None], error_code: int
+        self, change: GroupChange, write: FollowedWrite, ended: Callable[[int], None], error_code: int
     ) -> None:
+        group = change.group
         group.is_unacknowledged = error_code != 0 and (write.is_in_log or group.is_unacknowledged)
         self._run(self._replay(write, ended, error_code))
 
@@ -241,24 +294,38 @@ class ConsumerGroups(GroupType):
         yield from write.replay_in_steps()
         ended(error_code)
 
-    def _ended(self, shard: GroupShard, group: ConsumerGroup, then: Callable[[int], None], error_code: int) -> None:
+    def _ended(self, shard: GroupShard, change: GroupChange, then: Callable[[int], None], error_code: int) -> None:
         """The records were replayed, or there are none, or the log has refused them."""
-        if error_code and not group.has_record and shard.groups.get(group.group_id) is group:
-            shard.forget(group)  # its first records were refused
+        held = change.held
+        found = shard.groups.get(held.group_id)
+        if change.upgrade is not None:
+            self._upgrade_ended(change, found)
+        elif change.downgrade is not None and isinstance(found, ClassicGroup):
+            restore_protocols(found, change.downgrade.members)
+            self.classic.took_over(found, rebalances=change.downgrade.rebalances)
+        elif error_code and not held.has_record and found is held:
+            shard.forget(held)  # its first records were refused
         then(error_code)
-        group.write_ended()
+        held.decisions.write_ended()
+
+    def _upgrade_ended(self, change: GroupChange, found: Group | None) -> None:
+        if isinstance(found, ConsumerGroup):
+            found.is_unacknowledged = change.group.is_unacknowledged
+            self._run(self.sessions.start_all(found))
+        elif change.upgrade is not None:
+            self.classic.resume(change.upgrade.former)
 
     # Regular expressions
 
     def _search(self, group: ConsumerGroup, call: HeartbeatCall) -> None:
         """Search the topics for the group's expressions, if that is due after the member's request."""
-        if group.expressions.start_search(self._image.topics, self._runtime.now_ms()):
+        if group.expressions.start_search(self.image.topics, self._runtime.now_ms()):
             self._run(self._search_in_steps(group, call))
 
     def _search_in_steps(self, group: ConsumerGroup, call: HeartbeatCall) -> Steps[None]:
-        topics = self._image.topics
+        topics = self.image.topics
         found = yield from select_topics(list(group.expressions.members), list(topics), call.may_describe)
-        group.when_idle(partial(self._resolve, group, topics, found))
+        group.decisions.when_idle(partial(self._resolve, group, topics, found))
 
     def _resolve(self, group: ConsumerGroup, topics: Mapping[str, object], found: Mapping[str, frozenset[str]]) -> None:
         """Write what was found among the topics."""
@@ -269,12 +336,12 @@ class ConsumerGroups(GroupType):
             self._counters.refused_metadata += 1
             group.expressions.end_search(None)
             return
-        change = self._change(group)
+        change = self.change_of(group)
 
         def then(error_code: int) -> None:
             group.expressions.end_search(None if error_code else topics)
 
-        self._carry_out(shard, change, change.resolve(found), then)
+        self.carry_out(shard, change, change.resolve(found), then)
 
     def _has_room_for(self, group: ConsumerGroup, found: Mapping[str, frozenset[str]]) -> bool:
         added = sum(len(topics) - len(group.expressions.selected(pattern)) for pattern, topics in found.items())
@@ -301,7 +368,7 @@ class ConsumerGroups(GroupType):
     def _fence_in_steps(self) -> Steps[None]:
         while self._overdue:
             group, member, is_due = self._overdue[0]
-            group.when_idle(partial(self._fence_now, group, member, is_due))
+            group.decisions.when_idle(partial(self._fence_now, group, member, is_due))
             self._overdue.popleft()
             yield
 
@@ -310,13 +377,13 @@ class ConsumerGroups(GroupType):
         is_member = not group.is_dead and group.members.get(member.member_id) is member
         if isinstance(shard, int) or not is_member or not is_due():
             return
-        change = self._change(group)
+        change = self.change_of(group)
 
         def then(error_code: int) -> None:
             if error_code and group.members.get(member.member_id) is member:
-                self._sessions.touch(group, member)  # try again when another session has ended
+                self.sessions.remove_later(group, member)
 
-        self._carry_out(shard, change, change.remove(member), then)
+        self.carry_out(shard, change, change.remove([member]), then)
 
     def expire_member(self, group_id: str, member_id: str) -> int:
         """End the member's session now, as its time-out would; returns an error code."""
@@ -347,7 +414,7 @@ class ConsumerGroups(GroupType):
         if not isinstance(group, ConsumerGroup):
             message = f"Group {group_id} {'not found' if group is None else 'is not a consumer group'}."
             return ConsumerGroupDescription(ErrorCode.GROUP_ID_NOT_FOUND, group_id, message)
-        assignor = preferred_assignor(group.preferred_assignors, self._rules.assignors)
+        assignor = preferred_assignor(group.preferred_assignors, self.rules.assignors)
         described = ConsumerGroupDescription(
             0, group_id, None, group.state, group.epoch, group.assignment_epoch, assignor
         )
@@ -368,19 +435,48 @@ class ConsumerGroups(GroupType):
             metadata.client_host,
             metadata.topic_names,
             metadata.topic_regex,
-            named(member.current.held, self._topic_name),
-            named(group.targets.get(member.member_id, NO_PARTITIONS), self._topic_name),
+            named(member.current.held, self.topic_name),
+            named(group.targets.get(member.member_id, NO_PARTITIONS), self.topic_name),
+            member.is_classic,
         )
 
     # Topics
 
     @property
-    def _image(self) -> TopicImages:
+    def image(self) -> TopicImages:
+        """The topics of the cluster now."""
         image: TopicImages = self._metadata.image
         return image
 
-    def _topic_name(self, topic_id: UUID) -> str | None:
-        return self._image.topic_name(topic_id)
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """The name of the topic with this id, None if there is none."""
+        return self.image.topic_name(topic_id)
+
+
+def _rules(settings: GroupSettings) -> GroupRules:
+    own = settings.consumer
+    return GroupRules(
+        own.max_size,
+        own.heartbeat_interval_ms,
+        own.assignment_interval_ms,
+        {name: ASSIGNORS[name] for name in own.assignors},
+        own.migration,
+        settings.max_size,
+        settings.group_value_version,
+    )
+
+
+def check_upgrade(group: ClassicGroup, rules: GroupRules) -> None:
+    """Raise ``UpgradeRefusedError`` unless the policy and the kind and size of a classic group allow its upgrade."""
+    reason = None
+    if not rules.migration.upgrades:
+        reason = "online upgrade is disabled"
+    elif not group.is_consumer_group:
+        reason = "the group does not use the consumer embedded protocol"
+    elif len(group.members) > rules.max_size:
+        reason = "the group size exceeds the consumer group maximum size"
+    if reason is not None:
+        raise UpgradeRefusedError(f"Cannot upgrade classic group {group.group_id} to consumer group because {reason}.")
 
 
 def named(assigned: Partitions, topic_name: Callable[[UUID], str | None]) -> tuple[NamedPartitions, ...]:

@@ -8,12 +8,12 @@ A heartbeat runs through the parts in this order; only what differs from the gro
     member epoch a step of the member towards its target assignment (``reconciliation.py``)
 
 A request is refused at once. The rest takes steps, since a group may have very many members and partitions; the group
-does not change between them (law 4 in ``group.py``).
+does not change between them (``decision_queue.py``).
 """
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -28,11 +28,13 @@ from kafkapy.coordinator.group.consumer.calls import (
     HeartbeatResult,
     Partitions,
 )
+from kafkapy.coordinator.group.consumer.conversion import Downgrade, Upgrade, downgrade, upgrade_records
 from kafkapy.coordinator.group.consumer.expressions import NO_TOPICS
 from kafkapy.coordinator.group.consumer.group import ConsumerGroup
 from kafkapy.coordinator.group.consumer.members import (
     NOTHING,
     ConsumerMember,
+    CurrentAssignment,
     MemberMetadata,
     MemberState,
 )
@@ -40,6 +42,8 @@ from kafkapy.coordinator.group.consumer.reconciliation import MemberRequest, Mem
 from kafkapy.coordinator.group.consumer.regular_expressions import InvalidRegularExpressionError, TopicExpression
 from kafkapy.coordinator.group.consumer.subscriptions import Assignment, MemberSubscription
 from kafkapy.coordinator.group.consumer.topics import KnownTopics, TopicImages, read_topics
+from kafkapy.coordinator.group.group import Group
+from kafkapy.coordinator.group.settings import MigrationPolicy
 from kafkapy.java_hashing import hash_code, in_set_order
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.records.record import Record
@@ -112,16 +116,35 @@ class GroupRules(NamedTuple):
     assignment_interval_ms: int
     assignors: Mapping[str, Assignor]
     """By name; the first one is used if no member prefers another."""
+    migration: MigrationPolicy
+    classic_max_size: int
+    """The largest number of members of a classic group."""
+    classic_value_version: int
+    """The version of a classic group's record."""
 
 
 class GroupChange:
     """The records of one decision on a group. The group itself changes when they are replayed."""
 
-    def __init__(self, group: ConsumerGroup, image: TopicImages, rules: GroupRules, now: Callable[[], int]) -> None:
-        """``now`` returns the time in milliseconds."""
+    def __init__(
+        self,
+        group: ConsumerGroup,
+        image: TopicImages,
+        rules: GroupRules,
+        now: Callable[[], int],
+        upgrade: Upgrade | None = None,
+    ) -> None:
+        """``now`` returns the time in milliseconds.
+
+        With an ``upgrade`` the decision is made on a group that no shard has: the records make a classic group one like
+        it, and then change that.
+        """
         self.records: list[Record] = []
         self.result = HeartbeatResult(ErrorCode.NONE)
         """The response to the request, once its steps have ended."""
+        self.upgrade: Final = upgrade
+        self.downgrade: Downgrade | None = None
+        """The classic group that the group becomes by the records, once the steps have ended."""
         self._selected: dict[str, frozenset[str]] = {}
         """The expressions that select other topics after the records."""
         self.group = group
@@ -129,6 +152,22 @@ class GroupChange:
         self._rules = rules
         self._now = now
         self._now_ms = now()
+
+    @property
+    def held(self) -> Group:
+        """The group that the shard has until the records are replayed: further decisions on it wait."""
+        return self.group if self.upgrade is None else self.upgrade.former
+
+    @property
+    def is_conversion(self) -> bool:
+        """Whether the records make the group one of another type."""
+        return self.upgrade is not None or self.downgrade is not None
+
+    def convert(self) -> Steps[None]:
+        """The first steps of every decision: the records of the upgrade, if it is one."""
+        if self.upgrade is not None:
+            records = yield from upgrade_records(self.upgrade, self.group, self._image, self._now_ms)
+            self.records += records
 
     # Requests
 
@@ -141,32 +180,76 @@ class GroupChange:
         return self._heartbeat(call, member, after)
 
     def _heartbeat(self, call: HeartbeatCall, member: ConsumerMember, after: MemberMetadata) -> Steps[None]:
-        group, member_id = self.group, call.member_id
-        is_new = member_id not in group.members
-        before, current = member.metadata, member.current
-        if is_new or after != before:
-            self.records.append(stored.member_record(group.group_id, member_id, after, self._now_ms))
-        has_other_names = after.topic_names != before.topic_names
-        is_changed = self._has_other_expression(before.topic_regex, after.topic_regex) or has_other_names
-        is_changed |= self._has_other_assignor(before, after)
-        epoch = yield from self._next_epoch({member_id: after}, is_changed=is_changed)
-        target = yield from self._target(member_id, after, epoch)
-        is_subscription_changed = has_other_names or after.topic_regex != before.topic_regex
-        request = MemberRequest(call.owned, partial(self._subscribes, after), is_subscription_changed)
-        following = yield from reconcile(current, target, request, partial(group.is_free, member_id))
-        if is_new or following != current:
-            self.records.append(stored.current_record(group.group_id, member_id, following, self._now_ms))
-        is_shown = call.is_full or following.assigned != current.assigned
+        following = yield from self._update(member, after, call.owned)
+        is_shown = call.is_full or following.assigned != member.current.assigned
         assignment = {topic_id: frozenset(each) for topic_id, each in following.assigned.items()} if is_shown else None
         interval_ms = self._rules.heartbeat_interval_ms
-        self.result = HeartbeatResult(ErrorCode.NONE, None, member_id, following.member_epoch, interval_ms, assignment)
+        self.result = HeartbeatResult(
+            ErrorCode.NONE, None, call.member_id, following.member_epoch, interval_ms, assignment
+        )
 
-    def replace_static(self, former: ConsumerMember, member_id: str) -> Steps[None]:
+    def join_classic(self, member: ConsumerMember, after: MemberMetadata, owned: Partitions) -> Steps[None]:
+        """Decide on a JoinGroup of a member of the classic protocol; ``result`` has its epoch.
+
+        It may be the last member that used the consumer protocol: a static one that was restarted. ``downgrade`` is set
+        then.
+        """
+        is_replaced = after.instance_id is not None and member.member_id in self.group.members
+        if is_replaced and not member.is_classic and self._may_downgrade([member], returning=1):
+            following = yield from self._downgrade_by(member, after, owned)
+        else:
+            following = yield from self._update(member, after, owned)
+        self.result = HeartbeatResult(ErrorCode.NONE, None, member.member_id, following.member_epoch)
+
+    def _downgrade_by(
+        self, member: ConsumerMember, after: MemberMetadata, owned: Partitions
+    ) -> Steps[CurrentAssignment]:
+        group, following = self.group, member.current
+        epoch = yield from self._subscribe(member, after)
+        is_current = epoch == group.assignment_epoch
+        if is_current:
+            target = MemberTarget(epoch, group.targets.get(member.member_id, NO_PARTITIONS))
+            following = yield from self._proceed(member, after, target, owned)
+        others = {each: known.metadata for each, known in group.members.items() if known is not member}
+        yield from self._become_classic(others | {member.member_id: after}, rebalances=not is_current)
+        return following
+
+    def _update(
+        self, member: ConsumerMember, after: MemberMetadata, owned: Partitions | None
+    ) -> Steps[CurrentAssignment]:
+        """The member says ``after`` about itself, and to own ``owned``, None if it does not say; returns its step."""
+        epoch = yield from self._subscribe(member, after)
+        target = yield from self._target(member.member_id, after, epoch)
+        return (yield from self._proceed(member, after, target, owned))
+
+    def _subscribe(self, member: ConsumerMember, after: MemberMetadata) -> Steps[int]:
+        """The group epoch when the member says ``after`` about itself."""
+        group, member_id, before = self.group, member.member_id, member.metadata
+        if member_id not in group.members or after != before:
+            self.records.append(stored.member_record(group.group_id, member_id, after, self._now_ms))
+        is_changed = self._has_other_expression(before.topic_regex, after.topic_regex)
+        is_changed |= after.topic_names != before.topic_names or self._has_other_assignor(before, after)
+        return (yield from self._next_epoch({member_id: after}, is_changed=is_changed))
+
+    def _proceed(
+        self, member: ConsumerMember, after: MemberMetadata, target: MemberTarget, owned: Partitions | None
+    ) -> Steps[CurrentAssignment]:
+        """One step of the member towards its target assignment."""
+        group, member_id, before = self.group, member.member_id, member.metadata
+        is_subscription_changed = (after.topic_names, after.topic_regex) != (before.topic_names, before.topic_regex)
+        request = MemberRequest(owned, partial(self._subscribes, after), is_subscription_changed)
+        following = yield from reconcile(member.current, target, request, partial(group.is_free, member_id))
+        if member_id not in group.members or following != member.current:
+            self.records.append(stored.current_record(group.group_id, member_id, following, self._now_ms))
+        return following
+
+    def replace_static(self, former: ConsumerMember, member_id: str, *, is_classic: bool = False) -> Steps[None]:
         """A static member returns with another member id: it gets the assignment of its former id.
 
-        Raises ``HeartbeatRefusedError`` before the steps unless the former id has left for a while.
+        A member that changes the protocol may still be there. Raises ``HeartbeatRefusedError`` before the steps if both
+        use the consumer protocol, unless the former id has left for a while.
         """
-        if not former.is_away:
+        if not (is_classic or former.is_classic or former.is_away):
             instance_id = former.metadata.instance_id
             message = (
                 f"Static member {member_id} with instance id {instance_id} cannot join the group because the "
@@ -188,19 +271,22 @@ class GroupChange:
         ]
 
     def repeat(self) -> None:
-        """Write the member's current assignment again.
+        """Write the current assignment of the response's member again, if there is one.
 
         The acknowledgement of a record is that of all before it, on which the response depends.
         """
-        member_id = self.result.member_id or ""
-        current = self.group.members[member_id].current
-        self.records.append(stored.current_record(self.group.group_id, member_id, current, self._now_ms))
+        member = self.group.members.get(self.result.member_id or "")
+        if member is not None:
+            group_id, member_id = self.group.group_id, member.member_id
+            self.records.append(stored.current_record(group_id, member_id, member.current, self._now_ms))
 
     def leave(self, call: HeartbeatCall) -> Steps[None]:
         """A member leaves, a static one maybe for a while; raises ``HeartbeatRefusedError`` before the steps."""
         member = self._leaving(call)
         self.result = HeartbeatResult(ErrorCode.NONE, None, call.member_id, call.member_epoch)
-        return self._leave_for_a_while(member) if call.member_epoch == LEAVE_FOR_A_WHILE_EPOCH else self.remove(member)
+        if call.member_epoch == LEAVE_FOR_A_WHILE_EPOCH:
+            return self._leave_for_a_while(member)
+        return self.remove([member])
 
     def _leave_for_a_while(self, member: ConsumerMember) -> Steps[None]:
         yield from ()
@@ -208,16 +294,47 @@ class GroupChange:
         away = away._replace(state=MemberState.STABLE)
         self.records.append(stored.current_record(self.group.group_id, member.member_id, away, self._now_ms))
 
-    def remove(self, member: ConsumerMember) -> Steps[None]:
-        """A member leaves, or its session has ended: the group epoch grows, and others get its partitions."""
+    def remove(self, members: Sequence[ConsumerMember]) -> Steps[None]:
+        """Members leave, or a session has ended: the group epoch grows, and others get their partitions.
+
+        If only members of the classic protocol remain, ``downgrade`` may be set.
+        """
         group = self.group
-        self.records += stored.member_tombstones(group.group_id, member.member_id, self._now_ms)
-        self._leave_expression(member.metadata.topic_regex)
+        if self._may_downgrade(members):
+            leaving = {each.member_id for each in members}
+            remaining = {each: known.metadata for each, known in group.members.items() if each not in leaving}
+            yield from self._become_classic(remaining)
+            return
+        for piece in pieces(members):
+            yield
+            for member in piece:
+                self.records += stored.member_tombstones(group.group_id, member.member_id, self._now_ms)
+        for pattern, count in Counter(each.metadata.topic_regex for each in members).items():
+            self._leave_expression(pattern, count)
         epoch = group.epoch + 1
-        known = yield from self._topics({member.member_id: NO_METADATA})
+        known = yield from self._topics({each.member_id: NO_METADATA for each in members})
         self.records.append(stored.group_record(group.group_id, epoch, known.metadata_hash, self._now_ms))
-        if len(group.members) == 1:  # nothing is left to assign
+        if len(group.members) == len(members):  # nothing is left to assign
             self.records.append(stored.assignment_epoch_record(group.group_id, epoch, 0, self._now_ms))
+
+    def _may_downgrade(self, leaving: Sequence[ConsumerMember], *, returning: int = 0) -> bool:
+        """Whether only members of the classic protocol remain, and the group becomes a classic one.
+
+        ``returning`` is the number of leaving members that return as such.
+        """
+        group, rules = self.group, self._rules
+        leaving_classic = sum(each.is_classic for each in leaving)
+        remaining = len(group.members) - len(leaving)
+        if group.classic_count - leaving_classic != remaining:
+            return False
+        size = remaining + returning
+        return 0 < size <= rules.classic_max_size and rules.migration.downgrades
+
+    def _become_classic(self, remaining: Mapping[str, MemberMetadata], *, rebalances: bool = True) -> Steps[None]:
+        version = self._rules.classic_value_version
+        made = yield from downgrade(self.group, remaining, self._image, self._now_ms, version)
+        self.downgrade = made._replace(rebalances=rebalances)
+        self.records += made.records
 
     def resolve(self, found: Mapping[str, frozenset[str]]) -> Steps[None]:
         """The cluster's topics were searched: keep what was found for expressions that members still have."""
@@ -241,9 +358,9 @@ class GroupChange:
         self._leave_expression(before)
         return not after or after in self.group.expressions.topics
 
-    def _leave_expression(self, pattern: str) -> None:
-        """A member does not have the expression any more; that of the last member is deleted."""
-        if self.group.expressions.members[pattern] == 1:
+    def _leave_expression(self, pattern: str, count: int = 1) -> None:
+        """Members do not have the expression any more; that of the last one is deleted."""
+        if self.group.expressions.members[pattern] == count:
             self._selected[pattern] = NO_TOPICS
             self.records.append(stored.expression_record(self.group.group_id, pattern, None, self._now_ms))
 
@@ -347,10 +464,12 @@ class GroupChange:
         """The subscribed topics that exist, if some members have other subscriptions."""
         group, counts = self.group, self.group.subscribed
         change: Counter[str] = Counter()
-        for member_id, metadata in changed.items():
-            member = group.members.get(member_id)
-            change.subtract(() if member is None else member.metadata.topic_names)
-            change.update(metadata.topic_names)
+        for piece in pieces(list(changed.items())):
+            yield
+            for member_id, metadata in piece:
+                member = group.members.get(member_id)
+                change.subtract(() if member is None else member.metadata.topic_names)
+                change.update(metadata.topic_names)
         for pattern, topics in self._selected.items():
             yield
             change.subtract(group.expressions.selected(pattern))

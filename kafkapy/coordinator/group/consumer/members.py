@@ -7,13 +7,14 @@ from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from kafkapy.clock import TimerHandle
+from kafkapy.coordinator.group.classic.protocols import Protocols
 from kafkapy.coordinator.group.consumer.calls import (
     JOIN_EPOCH,
     LEAVE_FOR_A_WHILE_EPOCH,
     UNCHANGED_MS,
     HeartbeatCall,
 )
-from kafkapy.coordinator.group.metadata_budget import MEMBER_BYTES, TOPIC_BYTES
+from kafkapy.coordinator.group.metadata_budget import MEMBER_BYTES, TOPIC_BYTES, size_of
 from kafkapy.text import text_size
 
 
@@ -36,6 +37,14 @@ Assigned: TypeAlias = Mapping[UUID, Mapping[int, int]]
 NOTHING: Final[Assigned] = MappingProxyType({})
 
 
+class ClassicMetadata(NamedTuple):
+    """What a member of the classic protocol says about itself beside the rest (KIP-848, migration)."""
+
+    session_timeout_ms: int
+    protocols: Protocols
+    """Its assignment strategies, each with the embedded metadata, of which the subscription is the same in all."""
+
+
 class MemberMetadata(NamedTuple):
     """What the member says about itself; the record of the member's metadata holds it."""
 
@@ -47,9 +56,11 @@ class MemberMetadata(NamedTuple):
     topic_regex: str = ""
     rebalance_timeout_ms: int = UNCHANGED_MS
     server_assignor: str | None = None
+    classic: ClassicMetadata | None = None
+    """None: the member uses the consumer protocol."""
 
     def updated(self, call: HeartbeatCall) -> "MemberMetadata":
-        """The metadata with the fields that the request has."""
+        """The metadata with the fields that the request has; its member uses the consumer protocol from now on."""
         return MemberMetadata(
             self.instance_id if call.instance_id is None else call.instance_id,
             self.rack_id if call.rack_id is None else call.rack_id,
@@ -66,7 +77,8 @@ class MemberMetadata(NamedTuple):
         texts = (self.client_id, self.client_host, self.topic_regex, *self.topic_names)
         optional = (self.instance_id, self.rack_id, self.server_assignor)
         topics = TOPIC_BYTES * len(self.topic_names)
-        return MEMBER_BYTES + topics + text_size(*texts, *(each for each in optional if each is not None))
+        protocols = MEMBER_BYTES if self.classic is None else size_of(self.classic.protocols)
+        return protocols + topics + text_size(*texts, *(each for each in optional if each is not None))
 
 
 class CurrentAssignment(NamedTuple):
@@ -93,7 +105,10 @@ class CurrentAssignment(NamedTuple):
 class ConsumerMember:
     """The state and the timers of a member. Only replay changes its metadata and its current assignment."""
 
-    __slots__ = ("member_id", "metadata", "current", "session_deadline_ms", "session_timer", "revocation_timer")
+    __slots__ = (
+        "member_id", "metadata", "current", "session_deadline_ms", "session_timer", "revocation_timer", "join_timer",
+        "sync_timer",
+    )  # fmt: skip
 
     def __init__(self, member_id: str) -> None:
         self.member_id = member_id
@@ -102,6 +117,13 @@ class ConsumerMember:
         self.session_deadline_ms = 0.0
         self.session_timer: TimerHandle | None = None
         self.revocation_timer: TimerHandle | None = None
+        self.join_timer: TimerHandle | None = None
+        self.sync_timer: TimerHandle | None = None
+
+    @property
+    def is_classic(self) -> bool:
+        """Whether the member uses the classic protocol."""
+        return self.metadata.classic is not None
 
     @property
     def is_away(self) -> bool:
@@ -114,9 +136,23 @@ class ConsumerMember:
             self.revocation_timer.cancel()
             self.revocation_timer = None
 
+    def stop_join(self) -> None:
+        """Stop the wait for a JoinGroup."""
+        if self.join_timer is not None:
+            self.join_timer.cancel()
+            self.join_timer = None
+
+    def stop_sync(self) -> None:
+        """Stop the wait for a SyncGroup."""
+        if self.sync_timer is not None:
+            self.sync_timer.cancel()
+            self.sync_timer = None
+
     def stop_timers(self) -> None:
-        """Stop both time-outs: the member has left."""
+        """Stop all time-outs: the member has left."""
         self.stop_revocation()
+        self.stop_join()
+        self.stop_sync()
         if self.session_timer is not None:
             self.session_timer.cancel()
             self.session_timer = None

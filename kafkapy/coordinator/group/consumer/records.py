@@ -13,12 +13,13 @@ is not read, and deleted with the group.
 
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from kafkapy.coordinator.group.consumer.calls import Partitions
 from kafkapy.coordinator.group.consumer.members import (
     Assigned,
+    ClassicMetadata,
     CurrentAssignment,
     MemberMetadata,
     MemberState,
@@ -28,6 +29,8 @@ from kafkapy.coordinator.group.records import (
     versioned,
 )
 from kafkapy.protocol.messages.stored.consumer_group import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataKey,
@@ -47,6 +50,10 @@ from kafkapy.protocol.messages.stored.consumer_group import (
 from kafkapy.protocol.primitives import Message
 from kafkapy.records.errors import InvalidRecordError
 from kafkapy.records.record import Record
+from kafkapy.turns import Steps, pieces
+
+if TYPE_CHECKING:
+    from kafkapy.coordinator.group.consumer.group import ConsumerGroup
 
 VALUE_VERSION: Final = 0
 NO_IMAGE_VERSION: Final = 0
@@ -77,6 +84,7 @@ def member_record(group_id: str, member_id: str, metadata: MemberMetadata | None
             subscribed_topic_regex=metadata.topic_regex,
             rebalance_timeout_ms=metadata.rebalance_timeout_ms,
             server_assignor=metadata.server_assignor,
+            classic_member_metadata=_stored_classic(metadata.classic),
         )
     return _record(5, ConsumerGroupMemberMetadataKey(group_id, member_id), value, timestamp_ms)
 
@@ -136,9 +144,43 @@ def group_tombstones(group_id: str, timestamp_ms: int) -> list[Record]:
     ]
 
 
+def all_tombstones(group: "ConsumerGroup", timestamp_ms: int) -> Steps[list[Record]]:
+    """The records that delete a group with its members, in Kafka's order."""
+    group_id, members = group.group_id, list(group.members)
+    assignment_epoch, topics, epoch = group_tombstones(group_id, timestamp_ms)
+    records: list[Record] = []
+    for piece in pieces(members):
+        records += (current_record(group_id, each, None, timestamp_ms) for each in piece)
+        yield
+    for piece in pieces(members):
+        records += (target_record(group_id, each, None, timestamp_ms) for each in piece)
+        yield
+    records.append(assignment_epoch)
+    for piece in pieces(members):
+        records += (member_record(group_id, each, None, timestamp_ms) for each in piece)
+        yield
+    records += (expression_record(group_id, each, None, timestamp_ms) for each in group.expressions.topics)
+    return [*records, topics, epoch]
+
+
 def _record(key_version: int, key: Message, value: Message | None, timestamp_ms: int) -> Record:
     encoded = None if value is None else encode_versioned(value, VALUE_VERSION)
     return Record(encode_versioned(key, key_version), encoded, timestamp_ms)
+
+
+def _stored_classic(classic: ClassicMetadata | None) -> ClassicMemberMetadata | None:
+    if classic is None:
+        return None
+    protocols = [ClassicProtocol(name, metadata) for name, metadata in classic.protocols]
+    return ClassicMemberMetadata(classic.session_timeout_ms, protocols)
+
+
+def _classic(stored: ClassicMemberMetadata | None) -> ClassicMetadata | None:
+    """The fields of a member of the classic protocol; a record without them, as of Kafka 3.7, has no protocols."""
+    if stored is None or not stored.supported_protocols:
+        return None
+    protocols = tuple((each.name, each.metadata) for each in stored.supported_protocols)
+    return ClassicMetadata(stored.session_timeout_ms, protocols)
 
 
 def _stored(assigned: Assigned) -> list[TopicPartitions]:
@@ -177,6 +219,7 @@ def decode_member(value: bytes) -> MemberMetadata:
         stored.subscribed_topic_regex or "",
         stored.rebalance_timeout_ms,
         stored.server_assignor,
+        _classic(stored.classic_member_metadata),
     )
 
 

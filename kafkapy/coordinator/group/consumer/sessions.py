@@ -1,13 +1,17 @@
 """The time-outs of members: of their sessions, and of the revocation of partitions.
 
-A heartbeat only moves the deadline of the session; its timer starts again when it fires too early. Neither time-out is
+A heartbeat only moves the deadline of the session; its timer starts again when it fires too early. No time-out is
 in the log: a coordinator that loads a group starts all of them from the beginning.
+
+A member of the classic protocol has its own session time-out. It revokes partitions before it joins again, so the
+coordinator waits for its JoinGroup and then for its SyncGroup, each for the member's rebalance time-out.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from kafkapy.clock import Clock
+from kafkapy.clock import Clock, TimerHandle
 from kafkapy.coordinator.group.consumer.members import ConsumerMember, MemberState
 from kafkapy.turns import Steps, pieces
 
@@ -16,6 +20,11 @@ if TYPE_CHECKING:
 
 Fence = Callable[["ConsumerGroup", ConsumerMember, Callable[[], bool]], None]
 """Removes a member from its group, as soon as no records are being appended, if the function returns true then."""
+TimerOf: TypeAlias = Callable[[ConsumerMember], TimerHandle | None]
+"""Returns one of the timers of a member."""
+REVOCATION: Final[TimerOf] = attrgetter("revocation_timer")
+JOIN: Final[TimerOf] = attrgetter("join_timer")
+SYNC: Final[TimerOf] = attrgetter("sync_timer")
 
 
 class Sessions:
@@ -37,17 +46,38 @@ class Sessions:
 
     def touch(self, group: "ConsumerGroup", member: ConsumerMember) -> None:
         """The member has sent a heartbeat: its session starts again."""
-        timeout_ms = self._session_timeout_ms(group.group_id)
+        classic = member.metadata.classic
+        timeout_ms = self._session_timeout_ms(group.group_id) if classic is None else classic.session_timeout_ms
         member.session_deadline_ms = self._clock.monotonic_s() * 1000 + timeout_ms
         if member.session_timer is None:
             member.session_timer = self._clock.call_later(timeout_ms, self._session_timer_fired, group, member)
 
     def follow(self, group: "ConsumerGroup", member: ConsumerMember) -> None:
         """Start the rebalance time-out if the member has partitions to revoke, and it does not run yet."""
-        current = member.current
-        if current.state is MemberState.UNREVOKED_PARTITIONS and member.revocation_timer is None:
-            timeout_ms = max(member.metadata.rebalance_timeout_ms, 0)
-            member.revocation_timer = self._clock.call_later(timeout_ms, self._revocation_timer_fired, group, member)
+        is_revoking = member.current.state is MemberState.UNREVOKED_PARTITIONS and not member.is_classic
+        if is_revoking and member.revocation_timer is None:
+            member.revocation_timer = self._rebalance_timer(group, member, REVOCATION)
+
+    def expect_join(self, group: "ConsumerGroup", member: ConsumerMember) -> None:
+        """The member was told to join again: it has its rebalance time-out for it."""
+        if member.join_timer is None:
+            member.join_timer = self._rebalance_timer(group, member, JOIN)
+
+    def joined(self, group: "ConsumerGroup", member: ConsumerMember) -> None:
+        """The member has joined: its session starts again, and its SyncGroup is expected."""
+        member.stop_join()
+        member.stop_sync()
+        self.touch(group, member)
+        member.sync_timer = self._rebalance_timer(group, member, SYNC)
+
+    def synced(self, group: "ConsumerGroup", member: ConsumerMember) -> None:
+        """The member has its assignment: its session starts again."""
+        member.stop_sync()
+        self.touch(group, member)
+
+    def _rebalance_timer(self, group: "ConsumerGroup", member: ConsumerMember, timer_of: TimerOf) -> TimerHandle:
+        timeout_ms = max(member.metadata.rebalance_timeout_ms, 0)
+        return self._clock.call_later(timeout_ms, self._rebalance_timer_fired, group, member, timer_of)
 
     def _session_timer_fired(self, group: "ConsumerGroup", member: ConsumerMember) -> None:
         member.session_timer = None
@@ -57,7 +87,14 @@ class Sessions:
         else:
             self._fence(group, member, lambda: member.session_timer is None)
 
-    def _revocation_timer_fired(self, group: "ConsumerGroup", member: ConsumerMember) -> None:
-        member.revocation_timer = None
-        began = member.current
-        self._fence(group, member, lambda: member.current == began)
+    def _rebalance_timer_fired(self, group: "ConsumerGroup", member: ConsumerMember, timer_of: TimerOf) -> None:
+        """Fence the member, unless what was awaited comes before: the timer is stopped then."""
+        timer = timer_of(member)
+        self._fence(group, member, lambda: timer_of(member) is timer)
+
+    def remove_later(self, group: "ConsumerGroup", member: ConsumerMember) -> None:
+        """The log has refused the removal of a member: wait for another session, or another rebalance time-out."""
+        member.stop_revocation()
+        member.stop_join()
+        member.stop_sync()
+        self.touch(group, member)

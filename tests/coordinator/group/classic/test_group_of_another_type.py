@@ -11,7 +11,7 @@ from tests.coordinator.world import World
 
 def test_a_group_of_another_type_has_no_classic_members() -> None:
     world = World()
-    world.coordinator._runtime.shards[0].groups["g"] = Mock(spec=Group, is_empty=False)
+    world.coordinator._runtime.shards[0].groups["g"] = Mock(spec=Group, is_empty=False, is_writing=False)
     for member_id in ("", "member"):
         assert world.join(member_id).value.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert world.sync("member", 1).value.error_code == ErrorCode.UNKNOWN_MEMBER_ID

@@ -5,10 +5,18 @@ from typing import Any
 from uuid import UUID
 
 from kafkapy.coordinator.answer import Answer
+from kafkapy.coordinator.group.classic.calls import JoinResult, LeavingMember
 from kafkapy.coordinator.group.consumer.calls import ConsumerGroupDescription, HeartbeatCall, HeartbeatResult
 from kafkapy.coordinator.group.consumer.group import ConsumerGroup
+from kafkapy.coordinator.group.records import encode_versioned, versioned
 from kafkapy.coordinator.runtime import Background
 from kafkapy.metadata.image import MetadataImage, PartitionInfo, TopicImage
+from kafkapy.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolAssignmentTopicPartition,
+    ConsumerProtocolSubscription,
+    ConsumerProtocolSubscriptionTopicPartition,
+)
 from kafkapy.turns import Steps, finish
 from tests.coordinator.world import World
 
@@ -102,3 +110,57 @@ def shown(result: HeartbeatResult) -> tuple[int, dict[UUID, list[int]] | None]:
     assert result.error_code == 0, result
     assignment = result.assignment
     return result.member_epoch, None if assignment is None else {key: sorted(each) for key, each in assignment.items()}
+
+
+def embedded(message: ConsumerProtocolSubscription | ConsumerProtocolAssignment, version: int = 3) -> bytes:
+    """A message of the consumers' protocol."""
+    return encode_versioned(message, version)
+
+
+def metadata(*topics: str, owned: dict[str, list[int]] | None = None, rack: str | None = None) -> bytes:
+    """What a consumer of the classic protocol sends in its JoinGroup."""
+    partitions = [ConsumerProtocolSubscriptionTopicPartition(topic, each) for topic, each in (owned or {}).items()]
+    return embedded(ConsumerProtocolSubscription(list(topics), None, partitions, -1, rack))
+
+
+def part(user_data: bytes | None = None, **partitions: list[int]) -> bytes:
+    """What a leader assigns to one member."""
+    topics = [ConsumerProtocolAssignmentTopicPartition(topic, each) for topic, each in partitions.items()]
+    return embedded(ConsumerProtocolAssignment(topics, user_data))
+
+
+def partitions_of(assignment: bytes) -> dict[str, list[int]]:
+    """The partitions that a SyncGroup returns."""
+    _, reader = versioned(assignment)
+    read = ConsumerProtocolAssignment.read(reader, 3)
+    return {each.topic: each.partitions for each in read.assigned_partitions}
+
+
+class MigrationWorld(ConsumerWorld):
+    """Members of the classic protocol too; topic ``t`` has three partitions."""
+
+    def join_as(self, member_id: str = "", *topics: str, **fields: Any) -> Answer[JoinResult]:
+        """A JoinGroup of a member of the classic protocol, which subscribes to ``t`` unless told otherwise."""
+        owned = fields.pop("owned", None)
+        protocols = (("range", metadata(*(topics or ("t",)), owned=owned)),)
+        return self.join(member_id, **({"protocols": protocols} | fields))
+
+    def classic(self, assignment: bytes = part(t=[0, 1, 2]), **fields: Any) -> str:
+        """A Stable classic group of one member with the partitions; returns its id."""
+        joined = self.join_as(**fields).value
+        assert joined.error_code == 0
+        answer = self.sync(joined.member_id, joined.generation_id, assignments={joined.member_id: assignment})
+        assert answer.value.error_code == 0
+        return joined.member_id
+
+    def leave(self, *members: LeavingMember) -> tuple[int, list[int]]:
+        return finish(self.coordinator.classic.leave("g", members))
+
+    def types(self) -> list[tuple[str, str]]:
+        """The types and states of the groups."""
+        _, listings = finish(self.coordinator.list_groups())
+        return [(each.group_type, each.state) for each in listings]
+
+    def epochs_of(self) -> dict[str, tuple[int, bool]]:
+        """The epoch of each member, and whether it is a classic one."""
+        return {each.member_id: (each.member_epoch, each.is_classic) for each in self.describe().members}
