@@ -4,11 +4,14 @@ import asyncio
 import socket
 import struct
 from typing import Any
+from uuid import UUID
 
 from kafkapy.protocol.headers import RequestHeader, read_response_header, write_request_header
+from kafkapy.protocol.message import ZERO_UUID
 from kafkapy.protocol.messages import response_class
 from kafkapy.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkapy.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkapy.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -89,6 +92,12 @@ class Client:
         response = await self.ask(CreateTopicsRequest([topic], timeout_ms=5000), 5)
         assert [answer.error_code for answer in response.topics] == [0]
 
+    async def topic_id(self, name: str) -> UUID:
+        """Return the id of a topic."""
+        response = await self.ask(MetadataRequest([MetadataRequestTopic(name=name)]), 12)
+        topic_id: UUID = response.topics[0].topic_id
+        return topic_id
+
     async def produce(
         self, topic: str, records: bytes | None, *, partition: int = 0, acks: int = 1, version: int = 8
     ) -> PartitionProduceResponse:
@@ -127,7 +136,8 @@ def fetch_request(topic: str, offset: int = 0, **fields: Any) -> FetchRequest:
     )
     fields.setdefault("max_wait_ms", 0)
     fields.setdefault("min_bytes", 1)
-    return FetchRequest(topics=[FetchTopic(topic, partitions=[partition])], **fields)
+    topic_id = fields.pop("topic_id", ZERO_UUID)  # in place of the name from version 13 on
+    return FetchRequest(topics=[FetchTopic(topic, topic_id, [partition])], **fields)
 
 
 def values_of(records: Any) -> list[bytes | None]:

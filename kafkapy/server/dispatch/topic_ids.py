@@ -1,6 +1,7 @@
 """The stage in which topics that a request names by id (KIP-516) get their names: before access control and handler.
 
-Handlers and the rules of access control know names alone. A topic whose id no topic has now is taken out of the request
+Handlers and the rules of access control know names alone; but the handler of Fetch knows the ids too, which stay in the
+sessions of clients. A topic whose id no topic has now is taken out of the request
 and gets its error here, so a recreated topic is never served for the old one; the answers for the others get their ids.
 Answers are as those of Apache Kafka 4.4.0. A response shows the name of a topic that was named by id only to a client
 that may describe it: a principal without that right gets TOPIC_AUTHORIZATION_FAILED with the id.
@@ -26,6 +27,7 @@ from kafkapy.protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from kafkapy.protocol.messages.fetch import FetchRequest, FetchTopic, ForgottenTopic
 from kafkapy.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -164,12 +166,38 @@ def _add_id(
         row.topic_id = known[name]
 
 
+def _fetch(context: RequestContext, request: FetchRequest) -> MaybeSteps[Verdict]:
+    """Give topics the names that belong to their ids now, or none: an id without a topic stays in a session."""
+    if len(request.topics) > PIECE or len(request.forgotten_topics_data) > PIECE:
+        return _fetch_of_many(context, request)
+    _give_names(context, request.topics)
+    _give_names(context, request.forgotten_topics_data)
+    return None
+
+
+def _fetch_of_many(context: RequestContext, request: FetchRequest) -> Steps[Verdict]:
+    for asked in pieces(request.topics):
+        _give_names(context, asked)
+        yield
+    for forgotten in pieces(request.forgotten_topics_data):
+        _give_names(context, forgotten)
+        yield
+    return None
+
+
+def _give_names(context: RequestContext, topics: Sequence[FetchTopic] | Sequence[ForgottenTopic]) -> None:
+    names = context.services.metadata.image.topic_names
+    for topic in topics:
+        topic.topic = names.get(topic.topic_id, "")
+
+
 def _may_describe(context: RequestContext, name: str) -> bool:
     rights = context.rights()
     return rights is None or rights.may(AclOperation.DESCRIBE, AclResourceType.TOPIC, name, logs=False)
 
 
 _BY_ID: Final[Mapping[int, tuple[int, ByName]]] = {
+    ApiKey.FETCH: (13, _fetch),
     ApiKey.METADATA: (10, _metadata),
     ApiKey.DELETE_TOPICS: (6, _delete_topics),
 }

@@ -80,6 +80,29 @@ def test_partitions_that_a_rule_does_not_select_are_handled(tmp_path: Path) -> N
     run(scenario())
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_rule_selects_topics_by_name_that_requests_name_by_id(tmp_path: Path, when: str) -> None:
+    async def scenario() -> None:
+        async with faulty(tmp_path) as (faults, _, client):
+            ids = {}
+            for name in ("a", "b"):
+                await client.create_topic(name)
+                await client.produce(name, batch(b"x"))
+                ids[name] = await client.topic_id(name)
+            topics = [
+                FetchTopic(topic_id=each, partitions=[FetchPartition(0, fetch_offset=1)]) for each in ids.values()
+            ]
+            opened = await client.ask(FetchRequest(session_epoch=0, topics=topics), 13)
+            with faults.error("NOT_LEADER_OR_FOLLOWER", api="Fetch", topic="a", when=when) as rule:
+                answer = await client.ask(FetchRequest(session_id=opened.session_id, session_epoch=1), 13)
+            assert rule.fired == 1
+            assert [(each.topic_id, each.partitions[0].error_code) for each in answer.responses] == [(ids["a"], 6)]
+            answer = await client.ask(FetchRequest(session_id=opened.session_id, session_epoch=2), 13)
+            assert [(each.topic_id, each.partitions[0].error_code) for each in answer.responses] == [(ids["a"], 0)]
+
+    run(scenario())
+
+
 @pytest.mark.parametrize(("when", "moved"), [("before", [1]), ("after", [0, 1])])
 def test_replicas_that_a_rule_selects_are_not_moved(tmp_path: Path, when: str, moved: list[int]) -> None:
     async def scenario() -> None:
