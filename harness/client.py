@@ -121,9 +121,16 @@ def batch(*values: bytes | None, **fields: Any) -> bytes:
 
 
 def produce_request(
-    topic: str, records: bytes | None, *, partition: int = 0, acks: int = 1, transactional_id: str | None = None
+    topic: str,
+    records: bytes | None,
+    *,
+    partition: int = 0,
+    acks: int = 1,
+    transactional_id: str | None = None,
+    topic_id: UUID = ZERO_UUID,
 ) -> ProduceRequest:
-    data = TopicProduceData(topic, partition_data=[PartitionProduceData(partition, records)])
+    """One batch; ``topic_id`` stands in place of the name from version 13 on."""
+    data = TopicProduceData(topic, topic_id, [PartitionProduceData(partition, records)])
     return ProduceRequest(transactional_id, acks, 1000, [data])
 
 

@@ -1,4 +1,4 @@
-"""Topics by id in Fetch (KIP-516): kafkapy answers as Apache Kafka 4.4.0 (`--target kafka-4.4.0`) does."""
+"""Topics by id in Fetch and Produce (KIP-516): kafkapy answers as Apache Kafka 4.4.0 (`--target kafka-4.4.0`) does."""
 
 import time
 from collections.abc import Iterator
@@ -17,12 +17,16 @@ from kafkapy.protocol.messages.delete_topics import DeleteTopicsRequest
 from kafkapy.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from kafkapy.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 pytestmark = pytest.mark.differs("kafka-2.7.2", reason="it has none of these versions")
 
 UNKNOWN_ID, INCONSISTENT_ID = int(ErrorCode.UNKNOWN_TOPIC_ID), int(ErrorCode.INCONSISTENT_TOPIC_ID)
 UNKNOWN, OTHER_SESSION = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), int(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
 FETCH_VERSIONS = [13, 15, 17, pytest.param(18, marks=pytest.mark.differs("kafka-3.9.1", reason="it is of 4.0"))]
+
+
+OF_4_1 = pytest.mark.differs("kafka-3.9.1", reason="the version is of 4.1 or later")
 
 
 class Topic(NamedTuple):
@@ -228,3 +232,61 @@ def test_a_session_has_names_or_ids(wire: Wire) -> None:
     answer = wire.ask(FetchRequest(session_id=session_id, session_epoch=1), 13)
     assert (answer.error_code, answer.session_id, answer.responses) == (OTHER_SESSION, 0, [])
     assert wire.ask(FetchRequest(session_id=session_id, session_epoch=1), 12).session_id == session_id
+
+
+def _produced(wire: Wire, *topics: Topic, acks: int = -1) -> set[tuple[UUID, int, int, int]]:
+    """Id, partition, error code and offset of each answer."""
+    data = [
+        TopicProduceData(topic_id=each.topic_id, partition_data=[PartitionProduceData(each.partition, batch(b"x"))])
+        for each in topics
+    ]
+    answer = wire.ask(ProduceRequest(acks=acks, timeout_ms=5_000, topic_data=data), 13)
+    return {
+        (topic.topic_id, each.index, each.error_code, each.base_offset)
+        for topic in answer.responses
+        for each in topic.partition_responses
+    }
+
+
+@OF_4_1
+def test_records_for_topics_by_id(wire: Wire) -> None:
+    topic, other = _written(wire, b"x"), _written(wire, b"x", b"y")
+    for offset in range(1, 5):
+        assert _produced(wire, topic) == {(topic.topic_id, 0, 0, offset)}
+    zero = topic._replace(topic_id=ZERO_UUID)
+    assert _produced(wire, topic, NOWHERE, other, zero) == {
+        (topic.topic_id, 0, 0, 5),
+        (other.topic_id, 0, 0, 2),
+        (NOWHERE.topic_id, 0, UNKNOWN_ID, -1),
+        (ZERO_UUID, 0, UNKNOWN_ID, -1),
+    }
+    assert _produced(wire, topic._replace(partition=9)) == {(topic.topic_id, 9, UNKNOWN, -1)}
+    assert _produced(wire, topic, NOWHERE, acks=5) == {
+        (topic.topic_id, 0, int(ErrorCode.INVALID_REQUIRED_ACKS), -1),
+        (NOWHERE.topic_id, 0, UNKNOWN_ID, -1),
+    }
+    assert _produced(wire) == set()
+
+
+@OF_4_1
+def test_records_for_a_topic_that_was_recreated(wire: Wire) -> None:
+    topic = _written(wire, b"x")
+    assert _produced(wire, topic) == {(topic.topic_id, 0, 0, 1)}
+    replaced = _recreated(wire, topic)
+    assert _produced(wire, topic) == {(topic.topic_id, 0, UNKNOWN_ID, -1)}
+    assert _produced(wire, topic, replaced) == {(topic.topic_id, 0, UNKNOWN_ID, -1), (replaced.topic_id, 0, 0, 0)}
+
+
+@OF_4_1
+def test_unanswered_records_for_an_unknown_id_end_the_connection(wire: Wire, broker: Broker) -> None:
+    topic = _written(wire, b"x")
+    for asked, ends in ((topic, False), (NOWHERE, True)):
+        data = [
+            TopicProduceData(topic_id=asked.topic_id, partition_data=[PartitionProduceData(0, batch(b"x"))]),
+        ]
+        with Wire(broker.bootstrap) as sender:
+            sender.send(ProduceRequest(acks=0, timeout_ms=5_000, topic_data=data), 13)
+            assert sender.has_answer(5 if ends else 0.3) == ends
+            if ends:
+                with pytest.raises((AssertionError, ConnectionError)):
+                    sender.receive()

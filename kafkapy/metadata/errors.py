@@ -18,6 +18,12 @@ class InconsistentTopicIdError(BrokerError):
     error_code: ClassVar[int] = ErrorCode.INCONSISTENT_TOPIC_ID
 
 
+class UnknownTopicIdError(BrokerError):
+    """No topic has this id."""
+
+    error_code: ClassVar[int] = ErrorCode.UNKNOWN_TOPIC_ID
+
+
 class LeaderNotAvailableError(BrokerError):
     """The partition has no leader at the moment, or its topic is still being created."""
 

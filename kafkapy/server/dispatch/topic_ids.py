@@ -1,10 +1,11 @@
 """The stage in which topics that a request names by id (KIP-516) get their names: before access control and handler.
 
-Handlers and the rules of access control know names alone; but the handler of Fetch knows the ids too, which stay in the
-sessions of clients. A topic whose id no topic has now is taken out of the request
-and gets its error here, so a recreated topic is never served for the old one; the answers for the others get their ids.
-Answers are as those of Apache Kafka 4.4.0. A response shows the name of a topic that was named by id only to a client
-that may describe it: a principal without that right gets TOPIC_AUTHORIZATION_FAILED with the id.
+Handlers and the rules of access control know names. A topic whose id no topic has now is taken out of the request and
+gets its error here, so a recreated topic is never served for the old one; the answers for the others get their ids. The
+handlers of Produce and Fetch know the ids too, since much may happen until they answer: the first puts them into its
+answers, the second refuses unknown ones, which stay in the sessions of clients. Answers are as those of Apache Kafka
+4.4.0. A response shows the name of a topic that was named by id only to a client that may describe it: a principal
+without that right gets TOPIC_AUTHORIZATION_FAILED with the id.
 
 Errors: UNKNOWN_SERVER_ERROR -1 (Metadata 12 and later, a topic without name and id: as 4.4.0), INVALID_REQUEST 42 (a
 topic with neither or both where one is needed, or one that is named twice; Metadata 10 and 11 have ids in answers
@@ -17,6 +18,7 @@ from copy import copy
 from typing import Any, Final
 from uuid import UUID
 
+from kafkapy.network.errors import UnansweredFailureError
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.constants import AclOperation, AclResourceType
 from kafkapy.protocol.errors import ErrorCode
@@ -34,14 +36,23 @@ from kafkapy.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
+from kafkapy.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
 from kafkapy.server.dispatch.context import RequestContext
 from kafkapy.server.dispatch.verdicts import Partial, Verdict
 from kafkapy.turns import PIECE, MaybeSteps, Steps, pieces
+from kafkapy.types import NO_OFFSET
 
 ByName = Callable[[RequestContext, Any], MaybeSteps[Verdict]]
 
 FIRST_METADATA_BY_ID: Final = 12
 FIRST_METADATA_WITH_ERROR: Final = 13
+_UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_ID
 
 
 def _metadata(context: RequestContext, request: MetadataRequest) -> MaybeSteps[Verdict]:
@@ -191,12 +202,54 @@ def _give_names(context: RequestContext, topics: Sequence[FetchTopic] | Sequence
         topic.topic = names.get(topic.topic_id, "")
 
 
+def _produce(context: RequestContext, request: ProduceRequest) -> MaybeSteps[Verdict]:
+    topics = request.topic_data
+    if len(topics) == 1:
+        (topic,) = topics
+        topic.name = context.services.metadata.image.topic_names.get(topic.topic_id, "")
+        if topic.name:
+            return None
+    return _produce_to_known(context, request)
+
+
+def _produce_to_known(context: RequestContext, request: ProduceRequest) -> Steps[Verdict]:
+    known: list[TopicProduceData] = []
+    rows: dict[UUID, dict[int, PartitionProduceResponse]] = {}
+    for topic in request.topic_data:
+        topic.name = context.services.metadata.image.topic_names.get(topic.topic_id, "")
+        if topic.name:
+            known.append(topic)
+        else:
+            of_topic = rows.setdefault(topic.topic_id, {})
+            for piece in pieces(topic.partition_data):
+                refused = (PartitionProduceResponse(each.index, _UNKNOWN, NO_OFFSET) for each in piece)
+                of_topic.update((each.index, each) for each in refused)
+                yield
+        yield
+    if not rows:
+        return None
+
+    def merge(response: ProduceResponse | None) -> ProduceResponse:
+        if response is None:
+            raise UnansweredFailureError("a produce request with acks=0 names topics by ids that no topic has")
+        response.responses += [
+            TopicProduceResponse(topic_id=topic_id, partition_responses=list(each.values()))
+            for topic_id, each in rows.items()
+        ]
+        return response
+
+    named = copy(request)
+    named.topic_data = known
+    return Partial(named, merge)
+
+
 def _may_describe(context: RequestContext, name: str) -> bool:
     rights = context.rights()
     return rights is None or rights.may(AclOperation.DESCRIBE, AclResourceType.TOPIC, name, logs=False)
 
 
 _BY_ID: Final[Mapping[int, tuple[int, ByName]]] = {
+    ApiKey.PRODUCE: (13, _produce),
     ApiKey.FETCH: (13, _fetch),
     ApiKey.METADATA: (10, _metadata),
     ApiKey.DELETE_TOPICS: (6, _delete_topics),

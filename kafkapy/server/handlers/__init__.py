@@ -38,7 +38,7 @@ _DESCRIBE_TOKEN: Final = Permission(AclOperation.DESCRIBE, AclResourceType.DELEG
 REGISTRY: Final = {
     api.key: api
     for api in (
-        Api(ApiKey.PRODUCE, 0, 12, "produce", (_WRITE_TRANSACTIONAL_ID, _IDEMPOTENT_WRITE, _WRITE_TOPIC)),
+        Api(ApiKey.PRODUCE, 0, 13, "produce", (_WRITE_TRANSACTIONAL_ID, _IDEMPOTENT_WRITE, _WRITE_TOPIC)),
         Api(ApiKey.FETCH, 0, 18, "fetch", (_CLUSTER_ACTION, _READ_TOPIC)),
         Api(ApiKey.LIST_OFFSETS, 0, 11, "list_offsets", (_DESCRIBE_TOPIC,)),
         Api(

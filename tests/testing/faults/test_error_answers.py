@@ -2,6 +2,7 @@ import asyncio
 import struct
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -20,7 +21,11 @@ from kafkapy.protocol.messages.describe_configs import DescribeConfigsRequest, D
 from kafkapy.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkapy.protocol.messages.join_group import JoinGroupRequest
 from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkapy.protocol.messages.offset_commit import OffsetCommitRequest
+from kafkapy.protocol.messages.offset_fetch import OffsetFetchRequest
 from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkapy.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from kafkapy.protocol.places import PLACES
 from kafkapy.server.handlers import REGISTRY
 from kafkapy.testing.faults.error_answers import release_bodies
 from kafkapy.types import TopicPartition
@@ -31,10 +36,17 @@ from tests.testing.requests import TOPIC, errors_in, request_of
 SERVED = [api for api in REGISTRY.values() if not api.between_brokers]
 
 
-def _in_version(request: Any, version: int) -> Any:
-    """DeleteTopics has another list from the version with ids on."""
+def _in_version(request: Any, version: int, topic_id: UUID) -> Any:
+    """Topics get the id by which later versions name them; DeleteTopics has another list from that version on."""
     if isinstance(request, DeleteTopicsRequest) and version >= 6:
         return DeleteTopicsRequest([DeleteTopicState(name) for name in request.topic_names], timeout_ms=1000)
+    if isinstance(request, ProduceRequest | FetchRequest | OffsetCommitRequest | TxnOffsetCommitRequest):
+        place = PLACES[request.API_KEY][0]
+        for topic in getattr(request, place.request):
+            topic.topic_id = topic_id
+    if isinstance(request, OffsetFetchRequest):
+        for topic in (each for group in request.groups for each in group.topics or ()):
+            topic.topic_id = topic_id
     return request
 
 
@@ -43,10 +55,12 @@ def test_every_version_of_every_api_can_answer_an_error(tmp_path: Path, when: st
     async def scenario() -> None:
         async with faulty(tmp_path) as (faults, _, client):
             await client.create_topic(TOPIC)
+            topic_id = await client.topic_id(TOPIC)
             for api in SERVED:
                 for version in range(api.min_version, api.max_version + 1):
                     with faults.error("THROTTLING_QUOTA_EXCEEDED", api=int(api.key), when=when) as rule:
-                        response = await client.ask(_in_version(request_of(api.key, version), version), version)
+                        request = _in_version(request_of(api.key, version), version, topic_id)
+                        response = await client.ask(request, version)
                     place = f"{api.module} v{version}"
                     assert set(errors_in(api.key, response)) == {ErrorCode.THROTTLING_QUOTA_EXCEEDED}, place
                     assert rule.fired == 1, place
