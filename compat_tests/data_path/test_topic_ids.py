@@ -1,4 +1,4 @@
-"""Topics by id in Fetch and Produce (KIP-516): kafkapy answers as Apache Kafka 4.4.0 (`--target kafka-4.4.0`) does."""
+"""Topics by id (KIP-516) in Produce, Fetch and commits: kafkapy answers as 4.4.0 (`--target kafka-4.4.0`) does."""
 
 import time
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from compat_tests.data_path.frames import TIMEOUT_S, batch, new_topic, produce
-from compat_tests.groups.wire import Wire, answer_to_creation
+from compat_tests.groups.wire import Wire, answer_to_creation, find_coordinator
 from harness.process import Broker
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.message import ZERO_UUID
@@ -17,7 +17,22 @@ from kafkapy.protocol.messages.delete_topics import DeleteTopicsRequest
 from kafkapy.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from kafkapy.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkapy.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kafkapy.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkapy.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 
 pytestmark = pytest.mark.differs("kafka-2.7.2", reason="it has none of these versions")
 
@@ -290,3 +305,82 @@ def test_unanswered_records_for_an_unknown_id_end_the_connection(wire: Wire, bro
             if ends:
                 with pytest.raises((AssertionError, ConnectionError)):
                     sender.receive()
+
+
+def _committed(wire: Wire, group: str, *topics: Topic, offset: int = 5) -> set[tuple[UUID, int, int]]:
+    """Id, partition and error code of each answer."""
+    asked = [
+        OffsetCommitRequestTopic(
+            topic_id=each.topic_id, partitions=[OffsetCommitRequestPartition(each.partition, offset)]
+        )
+        for each in topics
+    ]
+    answer = wire.ask(OffsetCommitRequest(group, topics=asked), 10)
+    return {
+        (topic.topic_id, each.partition_index, each.error_code) for topic in answer.topics for each in topic.partitions
+    }
+
+
+def _offsets(wire: Wire, group: str, *topics: Topic | None) -> set[tuple[UUID, int, int]]:
+    """Id, error code and offset of each answer; ``None`` asks for all topics."""
+    named = [OffsetFetchRequestTopics(topic_id=each.topic_id, partition_indexes=[0]) for each in topics if each]
+    asked = OffsetFetchRequestGroup(group, topics=None if None in topics else named)
+    (found,) = wire.ask(OffsetFetchRequest(groups=[asked]), 10).groups
+    assert (found.group_id, found.error_code) == (group, 0)
+    return {
+        (topic.topic_id, each.error_code, each.committed_offset) for topic in found.topics for each in topic.partitions
+    }
+
+
+@OF_4_1
+def test_offsets_of_topics_by_id(wire: Wire) -> None:
+    topic, other = _written(wire, b"x"), _written(wire, b"x")
+    group = f"by-id-{topic.name}"
+    find_coordinator(wire, group)
+    zero = NOWHERE._replace(topic_id=ZERO_UUID)
+    for offset in range(4):
+        assert _committed(wire, group, topic, offset=offset) == {(topic.topic_id, 0, 0)}
+        assert _offsets(wire, group, topic) == {(topic.topic_id, 0, offset)}
+    assert _committed(wire, group, topic, NOWHERE, other._replace(partition=9), zero) == {
+        (topic.topic_id, 0, 0),
+        (other.topic_id, 9, UNKNOWN),
+        (NOWHERE.topic_id, 0, UNKNOWN_ID),
+        (ZERO_UUID, 0, UNKNOWN_ID),
+    }
+    assert _committed(wire, group, NOWHERE) == {(NOWHERE.topic_id, 0, UNKNOWN_ID)}
+    assert _committed(wire, group) == set()
+    assert _offsets(wire, group, topic, NOWHERE, other, zero) == {
+        (topic.topic_id, 0, 5),
+        (other.topic_id, 0, -1),
+        (NOWHERE.topic_id, UNKNOWN_ID, -1),
+        (ZERO_UUID, UNKNOWN_ID, -1),
+    }
+    assert _offsets(wire, group, None) == {(topic.topic_id, 0, 5)}
+    assert _offsets(wire, group) == set()
+    assert _offsets(wire, f"{group}-other", topic, NOWHERE) == {
+        (topic.topic_id, 0, -1),
+        (NOWHERE.topic_id, UNKNOWN_ID, -1),
+    }
+
+
+@OF_4_1
+def test_offsets_of_a_topic_that_was_recreated(wire: Wire) -> None:
+    topic, other = _written(wire, b"x"), _written(wire, b"x")
+    group = f"by-id-{topic.name}"
+    find_coordinator(wire, group)
+    assert _committed(wire, group, topic, other) == {(topic.topic_id, 0, 0), (other.topic_id, 0, 0)}
+    replaced = _recreated(wire, topic)
+    assert _committed(wire, group, topic) == {(topic.topic_id, 0, UNKNOWN_ID)}
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while _offsets(wire, group, None) != {(other.topic_id, 0, 5)}:  # the offsets go a moment after the topic
+        assert time.monotonic() < deadline_s
+        wire.has_answer(0.05)
+    assert _offsets(wire, group, topic, replaced) == {(topic.topic_id, UNKNOWN_ID, -1), (replaced.topic_id, 0, -1)}
+
+
+@OF_4_1
+def test_a_commit_in_a_transaction_for_an_unknown_id(wire: Wire) -> None:
+    asked = TxnOffsetCommitRequestTopic(topic_id=NOWHERE.topic_id, partitions=[TxnOffsetCommitRequestPartition(0, 5)])
+    (answer,) = wire.ask(TxnOffsetCommitRequest("tx-by-id", "g-by-id", 7, 0, topics=[asked]), 6).topics
+    found = [(each.partition_index, each.error_code) for each in answer.partitions]
+    assert (answer.topic_id, found) == (NOWHERE.topic_id, [(0, UNKNOWN_ID)])

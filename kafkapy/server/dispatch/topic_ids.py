@@ -15,14 +15,15 @@ alone), UNKNOWN_TOPIC_ID 100.
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from kafkapy.network.errors import UnansweredFailureError
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.constants import AclOperation, AclResourceType
 from kafkapy.protocol.errors import ErrorCode
-from kafkapy.protocol.message import ZERO_UUID
+from kafkapy.protocol.message import ZERO_UUID, Message
+from kafkapy.protocol.messages import response_class
 from kafkapy.protocol.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -36,6 +37,18 @@ from kafkapy.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
+from kafkapy.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from kafkapy.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
 from kafkapy.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -43,16 +56,24 @@ from kafkapy.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from kafkapy.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 from kafkapy.server.dispatch.context import RequestContext
 from kafkapy.server.dispatch.verdicts import Partial, Verdict
 from kafkapy.turns import PIECE, MaybeSteps, Steps, pieces
-from kafkapy.types import NO_OFFSET
+from kafkapy.types import NO_EPOCH, NO_OFFSET
 
 ByName = Callable[[RequestContext, Any], MaybeSteps[Verdict]]
 
 FIRST_METADATA_BY_ID: Final = 12
 FIRST_METADATA_WITH_ERROR: Final = 13
 _UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_ID
+_NO_COMMIT: Final = NO_OFFSET, NO_EPOCH, "", _UNKNOWN
+"""The offset, epoch, text and error code of the commits of an unknown topic."""
 
 
 def _metadata(context: RequestContext, request: MetadataRequest) -> MaybeSteps[Verdict]:
@@ -243,6 +264,109 @@ def _produce_to_known(context: RequestContext, request: ProduceRequest) -> Steps
     return Partial(named, merge)
 
 
+Commits = OffsetCommitRequest | TxnOffsetCommitRequest
+
+
+class _CommitRows(NamedTuple):
+    """The classes of an answer to commits: for a topic, and for a partition."""
+
+    topic: type[OffsetCommitResponseTopic] | type[TxnOffsetCommitResponseTopic]
+    partition: type[OffsetCommitResponsePartition] | type[TxnOffsetCommitResponsePartition]
+
+
+def _offset_commit(context: RequestContext, request: OffsetCommitRequest) -> MaybeSteps[Verdict]:
+    return _commit(context, request, _CommitRows(OffsetCommitResponseTopic, OffsetCommitResponsePartition))
+
+
+def _txn_offset_commit(context: RequestContext, request: TxnOffsetCommitRequest) -> MaybeSteps[Verdict]:
+    return _commit(context, request, _CommitRows(TxnOffsetCommitResponseTopic, TxnOffsetCommitResponsePartition))
+
+
+def _commit(context: RequestContext, request: Commits, rows: _CommitRows) -> MaybeSteps[Verdict]:
+    if len(request.topics) == 1:
+        (topic,) = request.topics
+        topic_id = topic.topic_id
+        topic.name = context.services.metadata.image.topic_names.get(topic_id, "")
+        if topic.name:
+
+            def merge(response: OffsetCommitResponse | TxnOffsetCommitResponse) -> Message:
+                for row in response.topics:
+                    row.topic_id = topic_id
+                return response
+
+            return Partial(request, merge)
+    return _commit_to_known(context, request, rows)
+
+
+def _commit_to_known(context: RequestContext, request: Commits, rows: _CommitRows) -> Steps[Verdict]:
+    named: Any = copy(request)
+    named.topics = []
+    ids: dict[str, UUID] = {}
+    unknown: dict[UUID, dict[int, Message]] = {}
+    for topic in request.topics:
+        topic.name = context.services.metadata.image.topic_names.get(topic.topic_id, "")
+        if topic.name:
+            ids[topic.name] = topic.topic_id
+            named.topics.append(topic)
+        else:
+            refused = unknown.setdefault(topic.topic_id, {})
+            for index in topic.partitions:
+                refused[index.partition_index] = rows.partition(index.partition_index, _UNKNOWN)
+                yield
+        yield
+
+    def merge(response: Any) -> Steps[Message]:
+        for row in response.topics:
+            row.topic_id = ids[row.name]
+            yield
+        response.topics += [rows.topic("", topic_id, list(each.values())) for topic_id, each in unknown.items()]  # type: ignore[arg-type]  # of the same API
+        merged: Message = response
+        return merged
+
+    if not named.topics:
+        return (yield from merge(response_class(request.API_KEY)()))
+    return Partial(named, merge)
+
+
+def _offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Steps[Verdict]:
+    """A request for all topics of a group gets those that have an id."""
+    named = copy(request)
+    named.groups = []
+    unknown: list[list[OffsetFetchResponseTopics]] = []
+    ids: dict[str, UUID] = {}
+    for group in request.groups:
+        group_by_name = copy(group)
+        named.groups.append(group_by_name)
+        unknown.append([])
+        if group.topics is None:
+            continue
+        group_by_name.topics = []
+        for topic in group.topics:
+            topic.name = context.services.metadata.image.topic_names.get(topic.topic_id, "")
+            if topic.name:
+                ids[topic.name] = topic.topic_id
+                group_by_name.topics.append(topic)
+            else:
+                refused = OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=[])
+                for piece in pieces(topic.partition_indexes):
+                    refused.partitions += [OffsetFetchResponsePartitions(each, *_NO_COMMIT) for each in piece]
+                    yield
+                unknown[-1].append(refused)
+            yield
+
+    def merge(response: OffsetFetchResponse) -> Steps[OffsetFetchResponse]:
+        image = context.services.metadata.image
+        for row, refused_topics in zip(response.groups, unknown, strict=True):
+            for topic in row.topics:
+                topic.topic_id = ids.get(topic.name) or image.topic_id(topic.name)
+                yield
+            if not row.error_code:
+                row.topics = [topic for topic in row.topics if topic.topic_id != ZERO_UUID] + refused_topics
+        return response
+
+    return Partial(named, merge)
+
+
 def _may_describe(context: RequestContext, name: str) -> bool:
     rights = context.rights()
     return rights is None or rights.may(AclOperation.DESCRIBE, AclResourceType.TOPIC, name, logs=False)
@@ -252,7 +376,10 @@ _BY_ID: Final[Mapping[int, tuple[int, ByName]]] = {
     ApiKey.PRODUCE: (13, _produce),
     ApiKey.FETCH: (13, _fetch),
     ApiKey.METADATA: (10, _metadata),
+    ApiKey.OFFSET_COMMIT: (10, _offset_commit),
+    ApiKey.OFFSET_FETCH: (10, _offset_fetch),
     ApiKey.DELETE_TOPICS: (6, _delete_topics),
+    ApiKey.TXN_OFFSET_COMMIT: (6, _txn_offset_commit),
 }
 """By API: the first version with ids in requests, and the function that translates them."""
 
