@@ -2,10 +2,10 @@
 
 Done: min and max bytes, max wait, partition limits; incremental sessions (KIP-227); isolation level with the aborted
 transactions; the epoch that the client knows (KIP-320); followers' fetches with diverging epochs (KIP-595) and
-throttled rates (KIP-73); reading from a follower in the client's rack (KIP-392); from v13 on topics by id (KIP-516).
-Records are sent as they are in the
-file, but below v4 batches of newer formats than the client's are converted while they are sent, a few milliseconds at
-a time.
+throttled rates (KIP-73); reading from a follower in the client's rack (KIP-392); from v13 on topics by id (KIP-516);
+from v16 on the leader beside NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH (KIP-951). Records are sent as they are in
+the file, but below v4 batches of newer formats than the client's are converted while they are sent, a few milliseconds
+at a time.
 Errors: UNKNOWN_SERVER_ERROR -1 (no such isolation level), CORRUPT_MESSAGE 2, OFFSET_OUT_OF_RANGE 1,
 UNKNOWN_TOPIC_OR_PARTITION 3, NOT_LEADER_OR_FOLLOWER 6, TOPIC_AUTHORIZATION_FAILED 29, UNSUPPORTED_VERSION 35
 (conversion is switched off), KAFKA_STORAGE_ERROR 56, FETCH_SESSION_ID_NOT_FOUND 70, INVALID_FETCH_SESSION_EPOCH 71,
@@ -32,6 +32,8 @@ from kafkapy.protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 from kafkapy.replication.fetch_sessions import (
@@ -54,10 +56,10 @@ from kafkapy.replication.fetching import (
     fetch,
     replica_id_of,
 )
-from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.server.dispatch.encoding import FilledWithRecords, RecordsTemplate
 from kafkapy.server.dispatch.forms import Pattern, Vary
 from kafkapy.server.handlers.shared import fetch_versions
+from kafkapy.server.handlers.shared.endpoints import CurrentLeaders
 from kafkapy.turns import PIECE, MaybeSteps, Steps, in_turns, pieces, turns
 from kafkapy.types import (
     NO_BROKER_ID,
@@ -86,6 +88,7 @@ FIRST_VERSION_WITH_SESSIONS: Final = 7
 FIRST_VERSION_WITH_RACKS: Final = 11
 """From this version on consumers may read from followers."""
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
+FIRST_VERSION_WITH_LEADERS: Final = 16
 
 ISOLATION_LEVELS: Final = (0, READ_COMMITTED)
 LAST_VERSION_WITH_HARD_LIMITS: Final = 2
@@ -97,6 +100,7 @@ ROW_SIZE: Final = 64
 """What the row of a partition counts beside its records, for a quota: its fields, and a share of the topic's name."""
 
 _KNOWN_ANSWERS: Final = 1024
+_WITH_LEADER: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 _UNKNOWN: Final = ErrorCode.UNKNOWN_SERVER_ERROR
 _SESSION_NOT_FOUND: Final = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 _INVALID_SESSION_EPOCH: Final = ErrorCode.INVALID_FETCH_SESSION_EPOCH
@@ -468,17 +472,33 @@ def _respond(context: "RequestContext", limits: FetchLimits, session_id: int, re
         if not error_code and aborted is None and diverging is None and preferred == NO_BROKER_ID:
             template = _of_one_partition(version, session_id, topic_partition, topic_id)
             return FilledWithRecords(template, offsets, records)
-    return _response_of_rows(replicas, limits, session_id, reads)
+    return _response_of_rows(context, limits, session_id, reads)
 
 
 def _response_of_rows(
-    replicas: ReplicaManager, limits: FetchLimits, session_id: int, reads: Reads
+    context: "RequestContext", limits: FetchLimits, session_id: int, reads: Reads
 ) -> Steps[FetchResponse]:
     if limits.is_follower:
+        replicas = context.services.replica_manager
         for piece in pieces(reads):
             replicas.count_throttled_bytes([(read.topic_partition, len(read.records)) for read in piece])
             yield
-    return FetchResponse(responses=(yield from _by_topic(reads)), session_id=session_id)
+    response = FetchResponse(responses=(yield from _by_topic(reads)), session_id=session_id)
+    if context.header.api_version >= FIRST_VERSION_WITH_LEADERS:
+        yield from _add_leaders(context, response)
+    return response
+
+
+def _add_leaders(context: "RequestContext", response: FetchResponse) -> Steps[None]:
+    leaders = CurrentLeaders(context)
+    for topic in response.responses:
+        for piece in pieces(topic.partitions):
+            for row in piece:
+                if row.error_code in _WITH_LEADER:
+                    leader = leaders.of(TopicPartition(topic.topic, row.partition_index))
+                    row.current_leader = LeaderIdAndEpoch(*leader)
+            yield
+    response.node_endpoints = [NodeEndpoint(*each) for each in leaders.addresses.values()]
 
 
 @lru_cache(maxsize=_KNOWN_ANSWERS)

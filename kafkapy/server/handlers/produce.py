@@ -7,6 +7,7 @@ Transactional batches need a transactional id in the request (53 without one). T
 transaction that a batch begins in the partition (``transaction.partition.verification.enable``, KIP-890); a batch that
 repeats one in the log is answered without that. From v12 on the partition is added to the transaction then, which
 begins it (transaction version 2).
+From v10 on an answer has the leader beside NOT_LEADER_OR_FOLLOWER (KIP-951).
 From v13 on topics are named by id (KIP-516): of a topic that is gone, or replaced by another, nothing is appended.
 With acks=0 there is no answer, and an error closes the connection, as in Kafka. The connection is also closed, before
 anything is appended, when a partition's records don't begin with a whole batch.
@@ -41,6 +42,8 @@ from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.message import ZERO_UUID, Message, Records
 from kafkapy.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -75,6 +78,7 @@ from kafkapy.server.handlers.shared.confirmation import (
     Confirmation,
     ConfirmationRules,
 )
+from kafkapy.server.handlers.shared.endpoints import CurrentLeaders
 from kafkapy.server.handlers.shared.partition_rows import ROWS_IN_A_STEP
 from kafkapy.storage.errors import UnrecalledBatchError, UnverifiedBatchError
 from kafkapy.storage.log.log import Log
@@ -86,6 +90,7 @@ VALID_ACKS: Final = (-1, 0, 1)
 FIRST_VERSION_OF_STORAGE_ERROR: Final = 4
 """Older clients would not retry after KAFKA_STORAGE_ERROR: they get NOT_LEADER_OR_FOLLOWER and look for a leader."""
 FIRST_VERSION_WITH_LOG_START: Final = 5
+FIRST_VERSION_WITH_LEADERS: Final = 10
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 ADMIN_CLIENT: Final = "__admin_client"
 """The client id that may write to internal topics, as in Kafka."""
@@ -358,6 +363,7 @@ class _Appends:
             if len(row) == _PLAIN_LENGTH and not row[1]:  # an unknown topic's name may be long: no template keeps it
                 topic_id = None if topic_ids is None else topic_ids[topic]
                 return Filled(_of_one_partition(version, topic, topic_id), row)
+        leaders = CurrentLeaders(self.context)
         topics: dict[str, TopicProduceResponse] = {}
         for topic, row in rows:
             answered = topics.get(topic)
@@ -366,7 +372,11 @@ class _Appends:
                 if topic_ids is not None:
                     answered.topic_id = topic_ids[topic]
             answered.partition_responses.append(PartitionProduceResponse(*row))
-        return ProduceResponse(list(topics.values()))
+            if row[1] == ErrorCode.NOT_LEADER_OR_FOLLOWER and version >= FIRST_VERSION_WITH_LEADERS:
+                leader = leaders.of(TopicPartition(topic, row[0]))
+                answered.partition_responses[-1].current_leader = LeaderIdAndEpoch(*leader)
+        endpoints = [NodeEndpoint(*each) for each in leaders.addresses.values()]
+        return ProduceResponse(list(topics.values()), node_endpoints=endpoints)
 
     def _check_unanswered(self) -> None:
         """End the connection of a request without an answer if it failed: the client would not know otherwise."""
