@@ -38,8 +38,8 @@ _DESCRIBE_TOKEN: Final = Permission(AclOperation.DESCRIBE, AclResourceType.DELEG
 REGISTRY: Final = {
     api.key: api
     for api in (
-        Api(ApiKey.PRODUCE, 0, 12, "produce", (_WRITE_TRANSACTIONAL_ID, _IDEMPOTENT_WRITE, _WRITE_TOPIC)),
-        Api(ApiKey.FETCH, 0, 12, "fetch", (_CLUSTER_ACTION, _READ_TOPIC)),
+        Api(ApiKey.PRODUCE, 0, 13, "produce", (_WRITE_TRANSACTIONAL_ID, _IDEMPOTENT_WRITE, _WRITE_TOPIC)),
+        Api(ApiKey.FETCH, 0, 18, "fetch", (_CLUSTER_ACTION, _READ_TOPIC)),
         Api(ApiKey.LIST_OFFSETS, 0, 11, "list_offsets", (_DESCRIBE_TOPIC,)),
         Api(
             ApiKey.METADATA,
@@ -53,8 +53,8 @@ REGISTRY: Final = {
         Api(ApiKey.STOP_REPLICA, 0, 3, "stop_replica", (_CLUSTER_ACTION,), between_brokers=True),
         Api(ApiKey.UPDATE_METADATA, 0, 8, "update_metadata", (_CLUSTER_ACTION,), between_brokers=True),
         Api(ApiKey.CONTROLLED_SHUTDOWN, 0, 3, "controlled_shutdown", (_CLUSTER_ACTION,), between_brokers=True),
-        Api(ApiKey.OFFSET_COMMIT, 0, 9, "offset_commit", (_READ_GROUP, _READ_TOPIC), needs_whole_image=True),
-        Api(ApiKey.OFFSET_FETCH, 0, 9, "offset_fetch", (_DESCRIBE_GROUP, _DESCRIBE_TOPIC), needs_whole_image=True),
+        Api(ApiKey.OFFSET_COMMIT, 0, 10, "offset_commit", (_READ_GROUP, _READ_TOPIC), needs_whole_image=True),
+        Api(ApiKey.OFFSET_FETCH, 0, 10, "offset_fetch", (_DESCRIBE_GROUP, _DESCRIBE_TOPIC), needs_whole_image=True),
         Api(
             ApiKey.FIND_COORDINATOR,
             0,
@@ -97,7 +97,7 @@ REGISTRY: Final = {
         Api(
             ApiKey.TXN_OFFSET_COMMIT,
             0,
-            5,
+            6,
             "txn_offset_commit",
             (_WRITE_TRANSACTIONAL_ID, _READ_GROUP, _READ_TOPIC),
             needs_whole_image=True,
