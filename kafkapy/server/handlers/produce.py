@@ -9,8 +9,9 @@ repeats one in the log is answered without that. From v12 on the partition is ad
 begins it (transaction version 2).
 From v10 on an answer has the leader beside NOT_LEADER_OR_FOLLOWER (KIP-951).
 From v13 on topics are named by id (KIP-516): of a topic that is gone, or replaced by another, nothing is appended.
-With acks=0 there is no answer, and an error closes the connection, as in Kafka. The connection is also closed, before
-anything is appended, when a partition's records don't begin with a whole batch.
+With acks=0 there is no answer, and an error closes the connection, as in Kafka. Below v3 the connection is also closed,
+before anything is appended, when a partition's records don't begin with a whole batch; later versions get an error for
+the partition, as of Kafka 4 (2.7.2 closes the connection).
 Errors: CORRUPT_MESSAGE 2, UNKNOWN_TOPIC_OR_PARTITION 3, NOT_LEADER_OR_FOLLOWER 6, REQUEST_TIMED_OUT 7,
 MESSAGE_TOO_LARGE 10, INVALID_TOPIC_EXCEPTION 17, RECORD_LIST_TOO_LARGE 18, NOT_ENOUGH_REPLICAS 19,
 NOT_ENOUGH_REPLICAS_AFTER_APPEND 20, INVALID_REQUIRED_ACKS 21, INVALID_TIMESTAMP 32, UNSUPPORTED_FOR_MESSAGE_FORMAT 43,
@@ -61,6 +62,7 @@ from kafkapy.records.batch import (
 )
 from kafkapy.records.errors import CorruptRecordError, InvalidRecordError, InvalidTimestampError, RecordsError
 from kafkapy.records.validate import (
+    FIRST_VERSION_OF_BATCHES,
     FIRST_VERSION_OF_ZSTD,
     MAX_LISTED_FAULTS,
     CheckedBatch,
@@ -118,6 +120,7 @@ _SMALLEST_PARSED_SIZE: Final = 51
 _BATCH: Final = Struct(">8xi4xb4xh")
 """Length, magic and attributes of a batch of format 2."""
 _NO_BATCH: Final = (0, 0, 0)
+_NO_RECORDS: Final = memoryview(b"")
 _KNOWN_TOPICS: Final = 1024
 MOST_NAMED_FAILURES: Final = 10
 
@@ -203,17 +206,20 @@ class _Appends:
     def examine(self, topic_partition: TopicPartition, data: PartitionProduceData) -> memoryview:
         """Return the records of a partition, before anything is appended.
 
-        Raises ``RefusedError`` for records that don't begin with a whole batch; it ends the connection, as Kafka fails
-        to parse such a request.
+        Below v3 it raises ``RefusedError`` for records that don't begin with a whole batch, which ends the connection,
+        as Kafka fails to parse such a request. For later versions ``append`` refuses them.
         """
-        records: memoryview | None = data.records  # type: ignore[assignment]  # as it was read
-        if records is None:
+        sent: memoryview | None = data.records  # type: ignore[assignment]  # as it was read
+        is_parsed_first = self.context.header.api_version < FIRST_VERSION_OF_BATCHES
+        if sent is None and is_parsed_first:
             raise RefusedError(f"records of {topic_partition} are null")
+        records = _NO_RECORDS if sent is None else sent
         size = len(records)
         length, magic, attributes = _BATCH.unpack_from(records) if size >= HEADER_SIZE else _NO_BATCH
         if length + LOG_OVERHEAD != size or magic != MAGIC:
             self.all_plain = False
-            _refuse_unparsable(topic_partition, records)
+            if is_parsed_first:
+                _refuse_unparsable(topic_partition, records)
         if attributes & TRANSACTIONAL_BIT and magic == MAGIC and self.request.transactional_id is None:
             self.refusal = TransactionalIdAuthorizationFailedError("transactional records without an id")
         return records
