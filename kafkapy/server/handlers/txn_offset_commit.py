@@ -88,9 +88,12 @@ def _confirm(context: "RequestContext", request: TxnOffsetCommitRequest) -> Step
 def _refuse(
     context: "RequestContext", request: TxnOffsetCommitRequest, error_code: int
 ) -> Steps[TxnOffsetCommitResponse]:
+    """The transaction can't have the offsets; partitions that do not exist have an error of their own."""
     errors: dict[TopicPartition, int] = {}
     for part in parts_of(request.topics):
-        errors.update((TopicPartition(part.name, each.partition_index), error_code) for each in part.partitions)
+        found, missing = split_by_existence(context.services.metadata.image, (part,), 0)
+        errors.update(dict.fromkeys(found, error_code))
+        errors.update(missing)
         yield
     return (yield from _build(_codes(context.header.api_version, errors, {})))
 
