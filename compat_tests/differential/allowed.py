@@ -558,7 +558,7 @@ def _named_several_times(case: Case) -> bool:
     topics = [*(getattr(case.request, "topics", None) or ()), *of_groups]
     names = [getattr(each, "name", None) or getattr(each, "topic_id", None) for each in topics]
     indexes = [getattr(each, "partition_indexes", None) or getattr(each, "partitions", None) or () for each in topics]
-    numbers = [[getattr(one, "partition_index", one) for one in each] for each in indexes]
+    numbers = [[getattr(one, "partition_index", getattr(one, "partition", one)) for one in each] for each in indexes]
     twice = len(set(names)) < len(names) or any(len(set(each)) < len(each) for each in numbers)
     return case.gap.field in ("topics", "partitions") and (twice or case.facts.damaged or not all(numbers))
 
