@@ -4,11 +4,14 @@ import asyncio
 import socket
 import struct
 from typing import Any
+from uuid import UUID
 
 from kafkapy.protocol.headers import RequestHeader, read_response_header, write_request_header
+from kafkapy.protocol.message import ZERO_UUID
 from kafkapy.protocol.messages import response_class
 from kafkapy.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkapy.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkapy.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -89,6 +92,12 @@ class Client:
         response = await self.ask(CreateTopicsRequest([topic], timeout_ms=5000), 5)
         assert [answer.error_code for answer in response.topics] == [0]
 
+    async def topic_id(self, name: str) -> UUID:
+        """Return the id of a topic."""
+        response = await self.ask(MetadataRequest([MetadataRequestTopic(name=name)]), 12)
+        topic_id: UUID = response.topics[0].topic_id
+        return topic_id
+
     async def produce(
         self, topic: str, records: bytes | None, *, partition: int = 0, acks: int = 1, version: int = 8
     ) -> PartitionProduceResponse:
@@ -112,9 +121,16 @@ def batch(*values: bytes | None, **fields: Any) -> bytes:
 
 
 def produce_request(
-    topic: str, records: bytes | None, *, partition: int = 0, acks: int = 1, transactional_id: str | None = None
+    topic: str,
+    records: bytes | None,
+    *,
+    partition: int = 0,
+    acks: int = 1,
+    transactional_id: str | None = None,
+    topic_id: UUID = ZERO_UUID,
 ) -> ProduceRequest:
-    data = TopicProduceData(topic, partition_data=[PartitionProduceData(partition, records)])
+    """One batch; ``topic_id`` stands in place of the name from version 13 on."""
+    data = TopicProduceData(topic, topic_id, [PartitionProduceData(partition, records)])
     return ProduceRequest(transactional_id, acks, 1000, [data])
 
 
@@ -127,7 +143,8 @@ def fetch_request(topic: str, offset: int = 0, **fields: Any) -> FetchRequest:
     )
     fields.setdefault("max_wait_ms", 0)
     fields.setdefault("min_bytes", 1)
-    return FetchRequest(topics=[FetchTopic(topic, partitions=[partition])], **fields)
+    topic_id = fields.pop("topic_id", ZERO_UUID)  # in place of the name from version 13 on
+    return FetchRequest(topics=[FetchTopic(topic, topic_id, [partition])], **fields)
 
 
 def values_of(records: Any) -> list[bytes | None]:

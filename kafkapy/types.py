@@ -8,6 +8,7 @@ and fetch paths); their names carry the meaning and the unit comes last: ``base_
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
+from uuid import UUID
 
 NO_BROKER_ID: Final = -1
 """No broker: a consumer in the place of a replica, or a broker whose id is generated."""
@@ -56,3 +57,10 @@ class TopicPartition(NamedTuple):
 
 topic_partition_of = maker(TopicPartition)
 """Make a ``TopicPartition`` from a tuple (topic, partition)."""
+
+
+class TopicIdPartition(NamedTuple):
+    """A partition of a topic, as a client names it that knows the topic's id (KIP-516)."""
+
+    topic_id: UUID
+    partition: int

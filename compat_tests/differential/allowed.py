@@ -1,4 +1,7 @@
-"""The allowed differences between the answers of Apache Kafka 2.7.2 and kafkapy, each with its reason."""
+"""The allowed differences between the answers of Apache Kafka and kafkapy, each with its reason.
+
+``RULES`` are about 2.7.2, and about 4.4.0 as far as these have stayed; ``RULES_OF_4`` about 4.4.0 alone.
+"""
 
 from typing import Any, Final
 
@@ -27,6 +30,7 @@ NOT_LISTED: Final = {
     ApiKey.ALTER_PARTITION,
 }
 """APIs that 2.7.2 lists and kafkapy does not: those between the brokers of one cluster."""
+INVALID_TOPIC, NO_SUCH_GROUP = 17, 69
 NO_LIMIT: Final = 1 << 20
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
 OWN_SETTINGS: Final = {
@@ -449,6 +453,227 @@ RULES: Final = (
 )
 
 
+# Apache Kafka 4.4.0
+
+
+_OF_ADMINISTRATORS: Final = (
+    "CREATE_TOPICS", "CREATE_PARTITIONS", "DELETE_TOPICS", "ALTER_CONFIGS", "INCREMENTAL_ALTER_CONFIGS",
+    "ALTER_PARTITION_REASSIGNMENTS", "ELECT_LEADERS", "ALTER_CLIENT_QUOTAS", "ALTER_USER_SCRAM_CREDENTIALS",
+    "DESCRIBE_CONFIGS",
+)  # fmt: skip
+_LATE_MS: Final = 3_600_000
+"""The default of ``message.timestamp.after.max.ms``, which Kafka has since 3.6."""
+
+
+def _both_refuse(case: Case) -> bool:
+    return case.api in _OF_ADMINISTRATORS and case.gap.field == "error_code" and 0 not in case.gap[1:]
+
+
+def _one_sentence(case: Case) -> bool:
+    """A sentence beside an error, or an empty one beside none."""
+    return "error_message" in case.gap.field
+
+
+def _other_ranges(case: Case) -> bool:
+    return case.api == "API_VERSIONS" and case.gap.field in (
+        "api_keys",
+        "supported_features",
+        "finalized_features",
+        "finalized_features_epoch",
+    )
+
+
+def _other_keys(case: Case) -> bool:
+    """Whether the keys that only one of the two has make the difference."""
+    if case.api not in ("DESCRIBE_CONFIGS", "CREATE_TOPICS") or case.gap.field != "configs":
+        return False
+    ours = {each["name"]: each for each in case.gap.ours or ()}
+    return all(
+        each == ours[each["name"]] or each["name"] == "min.insync.replicas"  # KRaft sets it for the whole cluster
+        for each in case.gap.theirs or ()
+        if each["name"] in ours
+    )
+
+
+def _last_assignment(case: Case) -> bool:
+    return case.api == "DESCRIBE_GROUPS" and case.gap.field == "member_assignment" and case.gap.ours == ""
+
+
+def _in_the_future(case: Case) -> bool:
+    return _is_produced(case) and codes_of(case) == (BAD_TIME, 0)
+
+
+def _no_versions_of_timestamps(case: Case) -> bool:
+    if case.api != "LIST_OFFSETS":
+        return False
+    if case.gap.field == "topics":
+        return any(
+            each["error_code"] == UNSUPPORTED_VERSION for one in case.gap.theirs or () for each in one["partitions"]
+        )
+    return codes_of(case) == (UNSUPPORTED_VERSION, NO_SUCH_TOPIC)
+
+
+def _zstd_to_old_clients(case: Case) -> bool:
+    return case.api == "FETCH" and case.version < 10 and codes_of(case)[1] == BAD_CODEC
+
+
+def _topics_without_partitions(case: Case) -> bool:
+    if case.api != "DESCRIBE_LOG_DIRS" or case.gap.field != "topics":
+        return False
+    return bool([each for each in case.gap.ours if each["partitions"]] == case.gap.theirs)
+
+
+def _aborted_of_none(case: Case) -> bool:
+    return (
+        case.api == "FETCH" and case.gap.field == "aborted_transactions" and not case.gap.theirs and not case.gap.ours
+    )
+
+
+def _emptied(case: Case) -> bool:
+    if case.api in ("DELETE_GROUPS", "OFFSET_DELETE"):
+        return codes_of(case) == (0, NO_SUCH_GROUP)
+    if case.api != "LIST_GROUPS" or case.gap.field != "groups":
+        return False
+    left = [each for each in case.gap.theirs if each not in case.gap.ours]
+    return all(each["protocol_type"] == "" for each in left) and all(each in case.gap.theirs for each in case.gap.ours)
+
+
+def _unknown_instance(case: Case) -> bool:
+    """Whether the member has a group instance id that the group does not know."""
+    names = getattr(case.request, "group_instance_id", None) is not None
+    return names and codes_of(case)[0] == UNKNOWN_MEMBER
+
+
+def _all_topics(case: Case) -> bool:
+    if case.api != "ELECT_LEADERS" or case.gap.field != "replica_election_results":
+        return False
+    return bool([each for each in case.gap.theirs if each["partition_result"]] == case.gap.ours)
+
+
+def _named_several_times(case: Case) -> bool:
+    """Whether the request names a topic, or a partition of it, more than once."""
+    of_groups = [
+        topic for each in getattr(case.request, "groups", None) or () for topic in getattr(each, "topics", None) or ()
+    ]
+    topics = [*(getattr(case.request, "topics", None) or ()), *of_groups]
+    names = [getattr(each, "name", None) or getattr(each, "topic_id", None) for each in topics]
+    indexes = [getattr(each, "partition_indexes", None) or getattr(each, "partitions", None) or () for each in topics]
+    numbers = [[getattr(one, "partition_index", getattr(one, "partition", one)) for one in each] for each in indexes]
+    twice = len(set(names)) < len(names) or any(len(set(each)) < len(each) for each in numbers)
+    return case.gap.field in ("topics", "partitions") and (twice or case.facts.damaged or not all(numbers))
+
+
+def _both_refuse_records(case: Case) -> bool:
+    return _is_produced(case) and 0 not in codes_of(case)
+
+
+def _fails_whole(case: Case) -> bool:
+    """Whether all partitions of a Produce request failed with the error of one of them."""
+    if not _is_produced(case) or codes_of(case)[1] != 0:
+        return False
+    codes = {each["error_code"] for topic in case.theirs["responses"] for each in topic["partition_responses"]}
+    return codes == {CORRUPT}
+
+
+def _aborted_without_records(case: Case) -> bool:
+    if case.api != "FETCH" or case.gap.field != "aborted_transactions":
+        return False
+    return all(each in case.gap.ours for each in case.gap.theirs or ())
+
+
+def _left_before_it_joined(case: Case) -> bool:
+    return case.api == "DESCRIBE_GROUPS" and case.gap[1:] == ("PreparingRebalance", "CompletingRebalance")
+
+
+def _illegal_name(case: Case) -> bool:
+    return case.api == "METADATA" and codes_of(case) == (INVALID_TOPIC, NO_SUCH_TOPIC)
+
+
+def _time_of_append(case: Case) -> bool:
+    return case.api == "DESCRIBE_PRODUCERS" and case.gap.field == "last_timestamp"
+
+
+def _unknown_isolation(case: Case) -> bool:
+    return case.api == "LIST_OFFSETS" and codes_of(case) == (UNKNOWN_SERVER_ERROR, INVALID_REQUEST)
+
+
+def _feature_of_2_7(case: Case) -> bool:
+    return case.api == "UPDATE_FEATURES" and case.version == 0
+
+
+def _no_way_to_match_by_name(case: Case) -> bool:
+    if case.api != "DESCRIBE_CLIENT_QUOTAS":
+        return False
+    return bool(case.theirs["error_code"] == INVALID_REQUEST and case.ours["error_code"] == 0)
+
+
+def _blank_group(case: Case) -> bool:
+    return case.api == "TXN_OFFSET_COMMIT" and 0 not in codes_of(case)
+
+
+RULES_OF_4: Final = (
+    Rule(
+        "Groups: 4.4.0 does not know a member with a group instance id that its group has not",
+        _unknown_instance,
+        parts_ways=True,
+    ),
+    Rule("ElectLeaders: 4.4.0 also lists the topics without an election", _all_topics),
+    Rule("Topics that are named several times: 4.4.0 answers each time, we answer once", _named_several_times),
+    Rule("Produce: 4.4.0 checks in another order; both refuse", _both_refuse_records),
+    Rule(
+        "Produce: 4.4.0 fails the whole request over records that are no batch; we append to the other partitions",
+        _fails_whole,
+        parts_ways=True,
+    ),
+    Rule("TxnOffsetCommit: 4.4.0 looks at the group before it asks the transaction's coordinator", _blank_group),
+    Rule(
+        "Fetch: 4.4.0 does not list an aborted transaction without records in the partition, 2.7.2 and we do",
+        _aborted_without_records,
+    ),
+    Rule(
+        "LeaveGroup: 4.4.0 rebalances a group that a member leaves which has not joined yet",
+        _left_before_it_joined,
+        parts_ways=True,
+    ),
+    Rule(
+        "Metadata: 4.4.0 calls a name invalid that no topic can have, 2.7.2 and we say that there is none",
+        _illegal_name,
+    ),
+    Rule("DescribeProducers: brokers give records their times", _time_of_append),
+    Rule(
+        "ListOffsets: 4.4.0 fails with -1 over an unknown isolation level; we say INVALID_REQUEST", _unknown_isolation
+    ),
+    Rule("UpdateFeatures 0: of features that 4.4.0 does not know we say what 2.7.2 says", _feature_of_2_7),
+    Rule(
+        "DescribeClientQuotas: 4.4.0 refuses a name beside another way to match; 2.7.2 and we overlook it",
+        _no_way_to_match_by_name,
+    ),
+    Rule(
+        "Administration: KRaft checks in another order; both refuse, for another one of several reasons", _both_refuse
+    ),
+    Rule("Errors: whether a sentence says more of a refusal", _one_sentence),
+    Rule("ApiVersions: each has versions and features of its own", _other_ranges),
+    Rule("Configurations: each release has keys of its own", _other_keys),
+    Rule(
+        "DescribeGroups: 4.4.0 shows the assignments of the last generation while a group rebalances", _last_assignment
+    ),
+    Rule(
+        "Produce: since 3.6 Kafka refuses records of more than an hour from now, by a key that kafkapy does not have",
+        _in_the_future,
+        parts_ways=True,
+    ),
+    Rule(
+        "ListOffsets: 4.4.0 says that a timestamp needs a later version before it looks for the partition",
+        _no_versions_of_timestamps,
+    ),
+    Rule("Fetch below 10: 4.4.0 sends zstd to clients that can't read it; we refuse, as 2.7.2", _zstd_to_old_clients),
+    Rule("DescribeLogDirs: 4.4.0 leaves out topics of which it lists no partition", _topics_without_partitions),
+    Rule("Fetch: 4.4.0 says that no transaction was aborted where nothing was asked", _aborted_of_none),
+    Rule("OffsetDelete: 4.4.0 leaves an empty group where 2.7.2 and we delete it", _emptied),
+)
+
+
 def rule_for(case: Case) -> Rule | None:
     """The reason for which this difference is allowed."""
-    return next((rule for rule in RULES if rule.covers(case)), None)
+    rules = RULES if case.facts.release.startswith("2.7") else (*RULES_OF_4, *RULES)
+    return next((rule for rule in rules if rule.covers(case)), None)

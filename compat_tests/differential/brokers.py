@@ -16,12 +16,9 @@ from harness.tunnel import Tunnel
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest
 
-VERSION: Final = "2.7.2"
 AS_2_7: Final = {"kafkapy.api.release": "2.7", "transaction.partition.verification.enable": "false"}
 """What kafkapy needs to answer as 2.7.2, with its fault that a late batch opens a transaction (KIP-890)."""
 SETTINGS: Final = {
-    **AS_2_7,  # Apache Kafka lists keys that it does not know, too
-    "broker.id": "0",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
     "max.incremental.fetch.session.cache.slots": "100000",
@@ -31,25 +28,31 @@ SETTINGS: Final = {
     "offsets.retention.check.interval.ms": str(2**31 - 1),  # forgets groups that are empty when it strikes
 }
 """One partition for each coordinator, so that it is loaded before the first request of a test."""
+OWN_SETTINGS: Final[dict[str, dict[str, str]]] = {
+    "2.7.2": {**AS_2_7, "broker.id": "0"},  # Apache Kafka lists keys that it does not know, too
+    "4.4.0": {},
+}
+"""By release, what both need beside that."""
 
 
 @contextmanager
-def side_by_side(security: str = "") -> Iterator[Comparison]:
+def side_by_side(security: str = "", release: str = "2.7.2") -> Iterator[Comparison]:
     """Start both, and compare them when their coordinators are loaded.
 
     With a kind of security the requests are those of a client that has logged in so.
     """
+    settings = {**SETTINGS, **OWN_SETTINGS[release]}
     with ExitStack() as stack:
         theirs, ours = (
             stack.enter_context(_started(process, security))
             for process in (
-                RealKafka(VERSION, heap="512M", config=SETTINGS),
-                KafkapyProcess(config=SETTINGS),
+                RealKafka(release, heap="512M", config=settings),
+                KafkapyProcess(config={"broker.id": "1", **settings}),
             )
         )
         for bootstrap in (theirs, ours):
             warm_up(bootstrap)
-        with Comparison(theirs, ours) as comparison:
+        with Comparison(theirs, ours, release) as comparison:
             yield comparison
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from compat_tests.differential.brokers import side_by_side
+from compat_tests.differential.brokers import OWN_SETTINGS, side_by_side
 from compat_tests.differential.comparison import Comparison, Difference
 from compat_tests.differential.requests import plans
 from compat_tests.differential.steps import Plan
@@ -51,7 +51,7 @@ def examine(comparison: Comparison, number: int, folder: Path, examples: int = E
         report_multiple_bugs=False,
         print_blob=False,
     )
-    @given(plans(comparison.served))
+    @given(plans(comparison.served, comparison.release))
     def check(plan: Plan) -> None:
         # a difference that is not repeated comes from a delay of Kafka's ZooKeeper
         found = comparison.hold(plan) and comparison.hold_again(plan)
@@ -68,6 +68,7 @@ class Collector:
         self._comparison = comparison
         self._folder = folder
         self.served = comparison.served
+        self.release = comparison.release
         self.found: dict[str, int] = {}
 
     def hold(self, plan: Plan) -> list[Difference]:
@@ -94,6 +95,7 @@ def arguments(given_arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--to", type=Path, default=Path("out/differential"))
     parser.add_argument("--verbose", action="store_true", help="print every request and both answers")
     parser.add_argument("--security", default="", choices=KINDS, help="requests of a client that has logged in so")
+    parser.add_argument("--release", default="2.7.2", choices=list(OWN_SETTINGS), help="of Apache Kafka")
     parser.add_argument("--replay", type=Path, nargs="+", default=[])
     return parser.parse_args(given_arguments)
 
@@ -145,7 +147,7 @@ def replay(paths: Sequence[Path], comparison: Comparison) -> int:
 def main() -> int:
     wanted = arguments(sys.argv[1:])
     wanted.to.mkdir(parents=True, exist_ok=True)
-    with side_by_side(wanted.security) as comparison:
+    with side_by_side(wanted.security, wanted.release) as comparison:
         comparison.is_verbose = wanted.verbose
         if wanted.replay:
             return replay(wanted.replay, comparison)

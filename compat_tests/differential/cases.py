@@ -16,6 +16,8 @@ class Facts(NamedTuple):
     waited: bool
     """Whether the answer did not come at once."""
     damaged: bool
+    release: str
+    """That of Apache Kafka."""
 
 
 class Case(NamedTuple):

@@ -1,4 +1,4 @@
-"""Ids that brokers generate (of members, producers, sessions): learned from the answers, and named alike."""
+"""Ids that brokers generate (of members, producers, sessions, topics): learned from the answers, and named alike."""
 
 import random
 import re
@@ -6,6 +6,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
+from uuid import UUID
 
 from compat_tests.differential.odd_records import OddRecords
 from kafkapy.records.batch import HEADER_SIZE
@@ -18,6 +19,7 @@ NOW_MS: Final = int(time.time() * 1000)
 MEMBER_ID_REQUIRED: Final = 79
 UNKNOWN: Final = {"member": "nobody", "producer": 987_654, "epoch": 0, "generation": 1, "session": 987_654}
 """The values of names before an id was learned."""
+NO_ID, UNKNOWN_TOPIC_ID = UUID(int=0), UUID(int=987_654)
 _FIRST_NAMED: Final = 10**15
 ATTRIBUTES_END: Final = 23
 
@@ -29,6 +31,7 @@ class Ids:
         self.prefix = prefix
         self._now_ms = now_ms
         self._learned: dict[str, list[Any]] = {kind: [] for kind in UNKNOWN}
+        self._topics: dict[UUID, str] = {}
 
     def learn(self, answer: Any) -> None:
         """Remember the ids in an answer."""
@@ -37,16 +40,33 @@ class Ids:
             self._add("member", answer.member_id)
             if answer.error_code == 0:
                 self._add("generation", answer.generation_id)
-        elif kind == "InitProducerIdResponse" and answer.error_code == 0:
+        elif (kind == "InitProducerIdResponse" and answer.error_code == 0) or (
+            kind == "EndTxnResponse" and answer.producer_id >= 0
+        ):
             self._add("producer", answer.producer_id)
             self._learned["epoch"].append(answer.producer_epoch)
         elif kind == "FetchResponse" and answer.session_id:
             self._add("session", answer.session_id)
+        elif kind in ("CreateTopicsResponse", "MetadataResponse"):
+            self.learn_topics(answer)
+
+    def learn_topics(self, answer: Any) -> None:
+        """Remember the ids of the topics in an answer of CreateTopics or Metadata."""
+        for topic in answer.topics:
+            if topic.topic_id != NO_ID and topic.name is not None:
+                self._topics[topic.topic_id] = topic.name
 
     def _add(self, kind: str, value: Any) -> None:
         known = self._learned[kind]
         if value not in known:
             known.append(value)
+
+    def resolve_topic(self, text: str) -> UUID:
+        """The id that is meant: ``@name`` is the newest one of the conversation's topic."""
+        if not text.startswith("@"):
+            return UUID(text)
+        name = self.prefix + text[1:]
+        return next((each for each in reversed(self._topics) if self._topics[each] == name), UNKNOWN_TOPIC_ID)
 
     def resolve(self, value: Any) -> Any:
         """The value for this broker of a JSON value in a plan."""
@@ -73,6 +93,13 @@ class Ids:
         return encode_batch(records, **named)
 
     # The way back
+
+    def named_topic(self, topic_id: UUID) -> str:
+        """The id of a topic under the name of the topic, with its number if there were several."""
+        known = [each for each in self._topics if self._topics[each] == self._topics.get(topic_id)]
+        if topic_id not in known:
+            return str(topic_id) if topic_id.int < UNKNOWN_TOPIC_ID.int + 1 else "<some topic id>"
+        return f"<id {known.index(topic_id) + 1} of {self._topics[topic_id].removeprefix(self.prefix)}>"
 
     def name(self, kind: str, value: Any) -> Any:
         """A learned id under the name that it has in both conversations."""

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from compat_tests.differential.ids import Ids
 from kafkapy.protocol.message import Message
@@ -57,6 +58,8 @@ class Neutral:
             return value.hex()
         if isinstance(value, str):
             return self._text(slot, value)
+        if isinstance(value, UUID):
+            return self._ids.named_topic(value)
         return self._number(slot, value)
 
     def _number(self, slot: str, value: Any) -> Any:

@@ -30,17 +30,22 @@ KINDS: dict[str, dict[str, str]] = {
     "segments": {"segment.bytes": "400", "index.interval.bytes": "0"},
     "refusing": {"message.downconversion.enable": "false"},
 }
+OF_2_7 = ("timely", "refusing", "segments")
+"""The kinds with keys, or values, that Apache Kafka 4 does not have any more."""
 USUAL = {"retention.ms": "-1", "file.delete.delay.ms": "1000"}
 LONGEST = 24
 
 
 @st.composite
-def topics(draw: Draw) -> dict[str, dict[str, Any]]:
+def topics(draw: Draw, release: str) -> dict[str, dict[str, Any]]:
     """The two topics of a conversation."""
     found: dict[str, dict[str, Any]] = {}
+    is_2_7 = release.startswith("2.7")
     for name, partitions in (("a", 2), ("b", 1)):
-        settings = {"message.format.version": draw(st.sampled_from(FORMATS)), **USUAL}
-        kind = draw(st.sampled_from(["plain"] * 8 + list(KINDS)))
+        settings = dict(USUAL)
+        if is_2_7:
+            settings["message.format.version"] = draw(st.sampled_from(FORMATS))
+        kind = draw(st.sampled_from(["plain"] * 8 + [each for each in KINDS if is_2_7 or each not in OF_2_7]))
         found[name] = {"partitions": partitions, "configs": {**settings, **KINDS[kind]}}
     return found
 
@@ -106,13 +111,13 @@ def scenes(served: Served) -> st.SearchStrategy[list[Step]]:
     return build()
 
 
-def plans(served: Served) -> st.SearchStrategy[Plan]:
+def plans(served: Served, release: str) -> st.SearchStrategy[Plan]:
     """Whole conversations."""
     part = st.one_of(scenes(served), single(served), single(served))
 
     @st.composite
     def build(draw: Draw) -> Plan:
-        found = draw(topics())
+        found = draw(topics(release))
         return Plan(found, [step for _ in range(draw(st.integers(1, LONGEST))) for step in draw(part)])
 
     return build()

@@ -32,7 +32,7 @@ class Speaker:
     def produce(self, topic: str, records: Any, partition: int = 0, **fields: Any) -> Step:
         """Records of magic 2 need version 3."""
         least = 3 if records and "batch" in records else 0
-        data = [{"name": topic, "partition_data": [{"index": partition, "records": records}]}]
+        data = [{"name": topic, "topic_id": topic, "partition_data": [{"index": partition, "records": records}]}]
         return self.say(ApiKey.PRODUCE, least, **{"acks": -1, "timeout_ms": 5000, "topic_data": data, **fields})
 
     def fetch(self, topic: str, offset: int = 0, partitions: tuple[int, ...] = (0,), **fields: Any) -> Step:
@@ -41,7 +41,8 @@ class Speaker:
             {"partition": each, "fetch_offset": offset, "partition_max_bytes": WHOLE, "current_leader_epoch": -1}
             for each in partitions
         ]
-        sent = {"max_wait_ms": 0, "max_bytes": WHOLE, "topics": [{"topic": topic, "partitions": wanted}], **fields}
+        sent = {"max_wait_ms": 0, "max_bytes": WHOLE, **fields}
+        sent.setdefault("topics", [{"topic": topic, "topic_id": topic, "partitions": wanted}])
         return self.say(ApiKey.FETCH, least, **sent)
 
     def list_offsets(self, topic: str, timestamp: int, **fields: Any) -> Step:
@@ -82,7 +83,7 @@ def fetch_session(draw: Draw, served: Served) -> list[Step]:
     """A fetch session: full, then incremental, one partition forgotten, another added, closed."""
     speaker = Speaker(draw, served)
     session: dict[str, Any] = {"session_id": "@session:0", "least": 7}
-    forgotten = [{"topic": "@a", "partitions": [1]}]
+    forgotten = [{"topic": "@a", "topic_id": "@a", "partitions": [1]}]
     return [
         speaker.fetch("@a", partitions=(0, 1), session_id=0, session_epoch=0, least=7),
         speaker.fetch("@a", session_epoch=1, **session),
@@ -117,20 +118,22 @@ def group(draw: Draw, served: Served) -> list[Step]:
     who: dict[str, Any] = {"group_id": name, "generation_id": "@generation:0", "member_id": "@member:0"}
     partitions = [{"partition_index": each, "committed_offset": 3 + each, "committed_metadata": ""} for each in (0, 1)]
     commit: dict[str, Any] = {**who, "generation_id_or_member_epoch": "@generation:0", "committed_leader_epoch": -1}
-    wanted = [{"name": "@a", "partition_indexes": [0, 1]}]
+    wanted = [{"name": "@a", "topic_id": "@a", "partition_indexes": [0, 1]}]
+    of_all = [{"group_id": name, "topics": None}]
     deleted = [{"name": "@a", "partitions": [{"partition_index": 0}]}]
     leave: dict[str, Any] = {"group_id": name, "member_id": "@member:0", "members": [{"member_id": "@member:0"}]}
     return [
         *_member(speaker, name),
         speaker.say(ApiKey.HEARTBEAT, **who),
-        speaker.say(ApiKey.OFFSET_COMMIT, 1, **commit, topics=[{"name": "@a", "partitions": partitions}]),
-        speaker.say(ApiKey.OFFSET_FETCH, group_id=name, topics=wanted),
+        speaker.say(ApiKey.OFFSET_COMMIT, 1, **commit,
+                    topics=[{"name": "@a", "topic_id": "@a", "partitions": partitions}]),
+        speaker.say(ApiKey.OFFSET_FETCH, group_id=name, topics=wanted, groups=[{"group_id": name, "topics": wanted}]),
         speaker.say(ApiKey.DESCRIBE_GROUPS, groups=[name]),
         speaker.say(ApiKey.OFFSET_DELETE, group_id=name, topics=deleted),
         speaker.say(ApiKey.LEAVE_GROUP, **leave),
         speaker.say(ApiKey.LIST_GROUPS, states_filter=[]),
         speaker.say(ApiKey.OFFSET_DELETE, group_id=name, topics=deleted),
-        speaker.say(ApiKey.OFFSET_FETCH, 2, group_id=name, topics=None),
+        speaker.say(ApiKey.OFFSET_FETCH, 2, group_id=name, topics=None, groups=of_all),
         speaker.say(ApiKey.DELETE_GROUPS, groups_names=[name]),
         speaker.say(ApiKey.DESCRIBE_GROUPS, groups=[name]),
     ]  # fmt: skip
@@ -179,23 +182,26 @@ def transaction(draw: Draw, served: Served) -> list[Step]:
     old: dict[str, Any] = {f"v3_and_below_{name}": value for name, value in mine.items()}
     added = [{"name": "@a", "partitions": [0, 1]}]
     batch: dict[str, Any] = {"batch": {"count": 2, **producer, "base_sequence": 0, "is_transactional": True}}
-    offsets = [{"name": "@a", "partitions": [{"partition_index": 0, "committed_offset": 7, "committed_metadata": ""}]}]
+    committed = [{"partition_index": 0, "committed_offset": 7, "committed_metadata": ""}]
+    offsets = [{"name": "@a", "topic_id": "@a", "partitions": committed}]
     commit: dict[str, Any] = {**mine, "group_id": "@g", "topics": offsets}
-    wanted = [{"name": "@a", "partition_indexes": [0]}]
+    wanted = [{"name": "@a", "topic_id": "@a", "partition_indexes": [0]}]
+    asked: dict[str, Any] = {"group_id": "@g", "topics": wanted, "groups": [{"group_id": "@g", "topics": wanted}]}
     return [
-        speaker.say(ApiKey.FIND_COORDINATOR, 1, key="@t", key_type=1),
+        speaker.say(ApiKey.FIND_COORDINATOR, 1, key="@t", key_type=1, coordinator_keys=["@t"]),
         speaker.say(ApiKey.INIT_PRODUCER_ID, transactional_id="@t", transaction_timeout_ms=60_000),
-        speaker.say(ApiKey.ADD_PARTITIONS_TO_TXN, **old, v3_and_below_topics=added),
+        speaker.say(ApiKey.ADD_PARTITIONS_TO_TXN, **old, v3_and_below_topics=added,
+                    transactions=[{**mine, "verify_only": False, "topics": added}]),
         speaker.produce("@a", batch, transactional_id="@t"),
         speaker.fetch("@a", isolation_level=1, least=4),
         speaker.say(ApiKey.ADD_OFFSETS_TO_TXN, **mine, group_id="@g"),
         speaker.say(ApiKey.TXN_OFFSET_COMMIT, **commit),
-        speaker.say(ApiKey.OFFSET_FETCH, group_id="@g", topics=wanted, require_stable=True),
+        speaker.say(ApiKey.OFFSET_FETCH, **asked, require_stable=True),
         speaker.say(ApiKey.END_TXN, **mine, committed=speaker.choice(True, False)),
-        speaker.say(ApiKey.OFFSET_FETCH, group_id="@g", topics=wanted, require_stable=True),
+        speaker.say(ApiKey.OFFSET_FETCH, **asked, require_stable=True),
         speaker.fetch("@a", isolation_level=speaker.choice(0, 1, 1), least=4),
         speaker.list_offsets("@a", -1, isolation_level=1),
-    ]
+    ]  # fmt: skip
 
 
 def topic_life(draw: Draw, served: Served) -> list[Step]:
@@ -223,7 +229,7 @@ def topic_life(draw: Draw, served: Served) -> list[Step]:
         speaker.say(ApiKey.CREATE_PARTITIONS, topics=[{"name": name, "count": 3, "assignments": None}],
                     timeout_ms=20_000),
         speaker.produce(name, draw(BATCHES), partition=2),
-        speaker.say(ApiKey.DELETE_TOPICS, topic_names=[name], timeout_ms=20_000),
+        speaker.say(ApiKey.DELETE_TOPICS, topic_names=[name], topics=[{"name": name}], timeout_ms=20_000),
         speaker.say(ApiKey.METADATA, topics=[{"name": name}], allow_auto_topic_creation=False),
     ]  # fmt: skip
 

@@ -13,6 +13,11 @@ from kafkapy.protocol.messages.create_topics import CreatableTopic, CreatableTop
 from kafkapy.protocol.messages.delete_topics import DeleteTopicsRequest
 from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkapy.protocol.messages.offset_fetch import OffsetFetchRequest
+from kafkapy.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 from kafkapy.protocol.primitives import encode
 
 PATIENCE_S: Final = 0.15
@@ -21,7 +26,7 @@ TIMEOUT_S: Final = 20.0
 PASSING: Final = (14, 15, 16, 51)
 """The errors while a coordinator is loading, or has not ended the last transaction yet."""
 UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE, UNSTABLE_OFFSET, CONCURRENT_TRANSACTIONS = 3, 5, 88, 51
-TOPIC_EXISTS: Final = 36
+NOT_LEADER, TOPIC_EXISTS = 6, 36
 SETTINGS_TAKE_S: Final = 0.1
 """Seconds until Kafka has applied changed settings: it gets them through ZooKeeper after its answer."""
 CORRELATION_ID: Final = 7
@@ -138,6 +143,30 @@ def await_topics(sides: tuple[Side, ...], topics: Mapping[str, dict[str, Any] | 
         time.sleep(0.005)
 
 
+def await_leaders(side: Side, names: list[str]) -> Any:
+    """Until the broker serves the partitions that it describes; returns the description, with the topics' ids.
+
+    A KRaft broker describes a topic a moment before it leads its partitions.
+    """
+    request = MetadataRequest([MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False)
+    described = ask(side, request, 12)
+    wanted = [
+        OffsetForLeaderTopic(
+            topic.name, [OffsetForLeaderPartition(each.partition_index, -1, 0) for each in topic.partitions]
+        )
+        for topic in described.topics
+        if not topic.error_code
+    ]
+    _is_in_time(
+        lambda side: not wanted or not _lead_elsewhere(ask(side, OffsetForLeaderEpochRequest(-1, wanted), 3)), side
+    )
+    return described
+
+
+def _lead_elsewhere(answer: Any) -> bool:
+    return any(each.error_code == NOT_LEADER for topic in answer.topics for each in topic.partitions)
+
+
 def _create(side: Side, topics: dict[str, dict[str, Any]]) -> None:
     request = CreateTopicsRequest(timeout_ms=20_000)
     for name, wanted in topics.items():
@@ -172,7 +201,7 @@ def _is_free(side: Side, request: CreateTopicsRequest) -> bool:
 def named_topics(step: Step, request: Any) -> list[str]:
     """The topics that a request may have made, changed or deleted: of Metadata's those that it may have made."""
     if step.api == "DELETE_TOPICS":
-        names = list(request.topic_names)
+        names = [*request.topic_names, *(each.name for each in request.topics if each.name is not None)]
     elif step.api in ("CREATE_TOPICS", "CREATE_PARTITIONS"):
         names = [each.name for each in request.topics]
     else:

@@ -4,13 +4,17 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from compat_tests.differential.allowed import (
+    BAD_RECORD,
+    CORRUPT,
     NAMED_TWICE,
+    NO_SUCH_TOPIC,
     REBALANCING,
     UNKNOWN_MEMBER,
     UNKNOWN_SERVER_ERROR,
     names_twice,
 )
 from compat_tests.differential.sides import CLOSED
+from kafkapy.records.validate import FIRST_VERSION_OF_BATCHES
 
 KINDS: Final = (2, 4, 8)
 """Of resources with settings: topics, brokers and their loggers. To Kafka all others are of one kind."""
@@ -87,7 +91,32 @@ def _inconvertible(quiet: Quiet) -> bool:
     return quiet.api == "FETCH" and quiet.version < 4 and quiet.theirs == CLOSED
 
 
+def _no_batch(quiet: Quiet) -> bool:
+    """Whether 2.7.2 closed the connection, or 4.4.0 never answers records that are null."""
+    if quiet.api != "PRODUCE" or quiet.version < FIRST_VERSION_OF_BATCHES or quiet.message is None:
+        return False
+    codes = {each.error_code for topic in quiet.message.responses for each in topic.partition_responses}
+    return bool(codes & {CORRUPT, BAD_RECORD, NO_SUCH_TOPIC})
+
+
+def _empty_end(quiet: Quiet) -> bool:
+    return quiet.api == "ADD_PARTITIONS_TO_TXN" and quiet.version >= 4 and quiet.theirs is None
+
+
+def _unknown_operation(quiet: Quiet) -> bool:
+    """Of ACLs, without an authorizer: Kafka parses the request before it looks for one."""
+    return quiet.api in ("DESCRIBE_ACLS", "DELETE_ACLS", "CREATE_ACLS") and quiet.theirs == CLOSED
+
+
 SILENCES: Final = (
+    Silence(
+        "Produce: 2.7.2 closes the connection over records that are no batch, 4.4.0 never answers null; we tell the"
+        " partition's error, as 4.4.0 does for the others",
+        _no_batch,
+        parts_ways=True,
+    ),
+    Silence("AddPartitionsToTxn from 4 on: Kafka never answers a request without transactions", _empty_end),
+    Silence("ACLs: 4.4.0 closes the connection over kinds that it does not know", _unknown_operation),
     Silence(
         "JoinGroup, SyncGroup: Kafka never answers what its member sends again elsewhere; we say REBALANCE_IN_PROGRESS",
         _sent_again,

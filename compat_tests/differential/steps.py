@@ -7,6 +7,7 @@ is the plan's own topic, group or transactional id, which nobody else uses. Byte
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -88,10 +89,14 @@ def fields_of(api_key: int, struct: str, version: int) -> tuple[tuple[str, Field
 
 
 class RequestBuilder:
-    """Makes requests of JSON; ``resolve`` says what a name that begins with ``@``, or records in a dict, stand for."""
+    """Makes requests of JSON.
 
-    def __init__(self, resolve: Any) -> None:
+    ``resolve`` says what a name that begins with ``@``, or records in a dict, stand for, ``resolve_topic`` which id.
+    """
+
+    def __init__(self, resolve: Callable[[Any], Any], resolve_topic: Callable[[str], UUID]) -> None:
         self._resolve = resolve
+        self._resolve_topic = resolve_topic
 
     def build(self, step: Step) -> ProtocolMessage:
         """The request; fields that the version does not have are left out."""
@@ -109,7 +114,10 @@ class RequestBuilder:
         if isinstance(value, list):
             if entry.is_struct:
                 return [self._struct(key, entry.element, version, each) for each in value]
-            return [self._resolve(each) if entry.element != "uuid" else UUID(str(each)) for each in value]
+            return [self._one(entry, each) for each in value]
         if entry.is_struct and isinstance(value, dict):
             return self._struct(key, entry.element, version, value)
-        return self._resolve(value) if entry.element != "uuid" else UUID(str(value))
+        return self._one(entry, value)
+
+    def _one(self, entry: Field, value: Json) -> Any:
+        return self._resolve_topic(value) if entry.element == "uuid" else self._resolve(value)

@@ -65,12 +65,14 @@ FIELDS: Final[dict[str, Values]] = {
     "DeleteTopicsRequest.topic_names": _of("@n", "@o", "@n", "@b", "@missing", "", "@a b"),
     "AlterConfigsResource.resource_name": _of("@a", "@a", "@b", "@missing", "", "@a b"),
     "AlterConfigsResource.resource_type": _of(2, 2, 2, 2, 2, 0, 3, -1, 127),
+    "DeleteTopicState.name": _of("@n", "@o", "@n", "@b", "@missing", None, ""),
     "DescribeConfigsResource.configuration_keys": CONFIG_NAME,
     "CreatableTopicConfig.name": CONFIG_NAME,
     "AlterableConfig.name": CONFIG_NAME,
     "JoinGroupRequestProtocol.name": _of("range", "range", "range", "sticky", "other", ""),
     "MetadataRequestTopic.name": _of("@a", "@a", "@b", "@missing", PRODUCED_TO, "", "@a b", "@auto"),
     "FindCoordinatorRequest.key": _of("@g", "@t", ""),
+    "FindCoordinatorRequest.coordinator_keys": _of("@g", "@t", ""),
     # Nothing that 2.7.2 would store: its quotas would slow down what follows.
     "OpData.key": _of("bogus", ""),
     "OpData.value": _of(0.0, 1.0, 0.5, -1.0),
@@ -81,6 +83,7 @@ FIELDS: Final[dict[str, Values]] = {
     # by field
     "name": TOPIC,
     "topic": TOPIC,
+    "topic_id": _of("@a", "@a", "@a", "@b", "@missing", str(UUID(int=0)), str(UUID(int=1))),
     "group_id": GROUP,
     "groups": GROUP,
     "groups_names": GROUP,

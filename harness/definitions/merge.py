@@ -4,6 +4,8 @@ Fields are matched by their place on the wire in the last version that both rele
 tagged ones by tag, because Kafka renames fields between releases. The older release's name is kept.
 """
 
+from dataclasses import replace
+
 from harness.definitions.model import NO_VERSIONS, Field, Message, Struct, Versions
 
 KNOWN_CONFLICTS = {
@@ -142,8 +144,10 @@ class _Merge:
         if old.is_struct:
             self.struct(old.element, new.element)
         above = self.above
+        # of versions that lack the field the newer release alone says whether it may be set in them
+        ignorable = old.ignorable or (new.ignorable and new.versions.high < above.high)
         if not new.versions.intersect(above):
-            return old
+            return replace(old, ignorable=ignorable)
         return Field(
             name=old.name,
             type=old.type,
@@ -152,7 +156,7 @@ class _Merge:
             tagged=old.tagged.union(new.tagged.intersect(above)),
             tag=old.tag if old.tag is not None else new.tag,
             default=old.default,
-            ignorable=old.ignorable,
+            ignorable=ignorable,
             never_flexible=old.never_flexible,
             entity=old.entity or new.entity,
         )

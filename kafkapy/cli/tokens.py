@@ -40,6 +40,7 @@ Hmac = Annotated[
     epilog=examples(
         "kafkapy tokens create --command-config alice.properties",
         "kafkapy tokens create --renewer User:scheduler --max-lifetime-ms 3600000 --command-config alice.properties",
+        "kafkapy tokens create --owner User:bob --command-config alice.properties",
     )
 )
 def create(
@@ -49,13 +50,17 @@ def create(
     max_lifetime_ms: Annotated[
         int, typer.Option(help="The longest time that it may exist, at most that of the broker, which -1 is.")
     ] = BROKERS_LIMIT_MS,
+    owner: Annotated[
+        str | None,
+        typer.Option(metavar="PRINCIPAL", help="Whose token it becomes, if the user may create tokens of that one."),
+    ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
     """Make a token of the user who is logged in, and print it; its HMAC is a password."""
-    principals = _principals(renewer)
+    principals, owners = _principals(renewer), _principals([] if owner is None else [owner])
     with failures_in_one_line(), connect(bootstrap) as client:
-        row = _row(create_token(client, principals, max_lifetime_ms))
+        row = _row(create_token(client, principals, max_lifetime_ms, *owners))
     if as_json:
         typer.echo(printable_json(row))
     else:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from kafkapy.clients.cluster import ClusterClient
-from kafkapy.clients.errors import check
+from kafkapy.clients.errors import NotServedError, check
 from kafkapy.protocol.messages.create_delegation_token import (
     CreatableRenewers,
     CreateDelegationTokenRequest,
@@ -21,6 +21,7 @@ from kafkapy.protocol.messages.expire_delegation_token import (
 )
 from kafkapy.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 
+FIRST_VERSION_OF_OWNERS = 3
 BROKERS_LIMIT_MS = -1
 """The lifetime or the period that the broker has configured."""
 _WHAT = "the delegation token"
@@ -42,13 +43,24 @@ class Token(NamedTuple):
         return f"<Token {self.token_id} of {self.owner}>"
 
 
-def create_token(client: ClusterClient, renewers: Iterable[str] = (), max_lifetime_ms: int = BROKERS_LIMIT_MS) -> Token:
-    """A new token of the client's user, which the renewers may renew too; raises RequestFailedError."""
+def create_token(
+    client: ClusterClient,
+    renewers: Iterable[str] = (),
+    max_lifetime_ms: int = BROKERS_LIMIT_MS,
+    owner: str = "",
+) -> Token:
+    """A new token of the client's user, or of another owner, which the renewers may renew too.
+
+    Raises RequestFailedError, and NotServedError for an owner if the broker can't make tokens of others (KIP-373).
+    """
     listed = tuple(renewers)
     request = CreateDelegationTokenRequest(
-        renewers=[CreatableRenewers(*_parts(each)) for each in listed], max_lifetime_ms=max_lifetime_ms
+        *_parts(owner), [CreatableRenewers(*_parts(each)) for each in listed], max_lifetime_ms
     )
-    answer = client.call(request, CreateDelegationTokenResponse)
+    broker = client.any_broker()
+    if owner and broker.version_for(request) < FIRST_VERSION_OF_OWNERS:
+        raise NotServedError(f"the broker at {broker.address} can't make delegation tokens of other owners")
+    answer = broker.call(request, CreateDelegationTokenResponse)
     check(answer.error_code, what=_WHAT)
     return Token(
         answer.token_id,

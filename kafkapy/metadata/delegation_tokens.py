@@ -46,8 +46,8 @@ NODES_AT_ONCE: Final = 100
 MOST_BYTES: Final = 250_000
 """Of a token's node, which every broker reads whole: more than 10,000 renewers. A ZooKeeper takes about 1 MB."""
 _LATEST_MS: Final = 2**63 - 1
-_NEWEST_VERSION: Final = 3
-"""Versions 2 and 3 of later releases have more keys, which are kept when a token is renewed."""
+_NEWEST_VERSION = _VERSION_OF_REQUESTERS = 3
+"""Keys of later releases that are not known here are kept when a token is renewed."""
 
 
 class TokenNotFoundError(BrokerError):
@@ -57,7 +57,7 @@ class TokenNotFoundError(BrokerError):
 
 
 class TokenOwnerMismatchError(BrokerError):
-    """The client is neither the owner of the token nor one of its renewers."""
+    """The client is neither the owner of the token, nor who created it, nor one of its renewers."""
 
     error_code: ClassVar[int] = ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
 
@@ -83,6 +83,7 @@ class TokenZNode:
 
     PARENT: Final = "/delegation_token/tokens"
     EXPIRY: Final = "expiryTimestamp"
+    REQUESTER: Final = "tokenRequester"
 
     @classmethod
     def path(cls, token_id: str) -> str:
@@ -94,16 +95,22 @@ class TokenZNode:
 
     @classmethod
     def encode(cls, token: DelegationToken, renewers: Sequence[str]) -> bytes:
-        """Version 1, with the keys in Kafka's order; ``renewers`` are those of the token, ``tree_name``."""
+        """Version 1, or 3 if another than the owner has created the token; ``renewers`` as ``tree_name`` writes them.
+
+        Apache Kafka 2.7 reads version 1 alone.
+        """
+        is_others = token.requester != token.owner
+        requester = {cls.REQUESTER: tree_name(token.requester)} if is_others else {}
         return encode_json(
             {
                 "issueTimestamp": token.issue_ms,
                 "renewers": renewers,
                 "tokenId": token.token_id,
                 "owner": tree_name(token.owner),
+                **requester,
                 cls.EXPIRY: token.expiry_ms,
                 "maxTimestamp": token.max_ms,
-                "version": 1,
+                "version": _NEWEST_VERSION if is_others else 1,
             }
         )
 
@@ -116,11 +123,14 @@ class TokenZNode:
     def decode(cls, data: bytes | None) -> DelegationToken:
         """Versions 1 to 3; raises ValueError."""
         value = decode_json(data)
-        if not 0 < int(required(value, "version")) <= _NEWEST_VERSION:
+        version = int(required(value, "version"))
+        if not 0 < version <= _NEWEST_VERSION:
             raise ValueError(f"unknown version {value['version']!r}")
+        owner = required(value, "owner")
         return DelegationToken(
             str(required(value, "tokenId")),
-            _principal(required(value, "owner")),
+            _principal(owner),
+            _principal(required(value, cls.REQUESTER) if version >= _VERSION_OF_REQUESTERS else owner),
             tuple(_principal(each) for each in required(value, "renewers")),
             int(required(value, "issueTimestamp")),
             int(required(value, cls.EXPIRY)),
@@ -208,7 +218,9 @@ class TokenStore:
         self._loading = asyncio.create_task(self._logging_failures(self._load), name="load-delegation-tokens")
         self._notes.read()
 
-    async def create(self, owner: str, renewers: Sequence[str], max_lifetime_ms: int) -> DelegationToken:
+    async def create(
+        self, owner: str, requester: str, renewers: Sequence[str], max_lifetime_ms: int
+    ) -> DelegationToken:
         """Store a new token; ``max_lifetime_ms`` may only shorten the broker's own limit, and 0 or less is that limit.
 
         Raises TokenTooLargeError, RequestTimedOutError and other errors of the store.
@@ -218,10 +230,10 @@ class TokenStore:
         lifetime_ms = min(max_lifetime_ms, longest_ms) if max_lifetime_ms > 0 else longest_ms
         max_ms = _sum(now_ms, lifetime_ms)
         expiry_ms = min(max_ms, _sum(now_ms, self._lifetimes.expiry_ms))
-        token = DelegationToken(self._new_id(), owner, tuple(renewers), now_ms, expiry_ms, max_ms)
+        token = DelegationToken(self._new_id(), owner, requester, tuple(renewers), now_ms, expiry_ms, max_ms)
         data = await _encoded(token)
         await in_time(self._store, self._clock, CLIENT_WAIT_MS, self._create(token, data))
-        logger.info("Created delegation token %s of %s", token.token_id, owner)
+        logger.info("Created delegation token %s of %s for %s", token.token_id, owner, requester)
         return token
 
     async def _create(self, token: DelegationToken, data: bytes) -> None:

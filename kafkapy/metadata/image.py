@@ -166,6 +166,11 @@ class MetadataCache:
         if topic in self.partition_counts:
             on_count(self.partition_counts[topic])
 
+    def has_id(self, topic: str, topic_id: UUID) -> bool:
+        """Tell whether a topic has this id: not one that was created in place of another."""
+        found = self.image.topics.get(topic)
+        return found is not None and found.topic_id == topic_id
+
     def is_alive(self, broker_id: int) -> bool:
         """Tell whether the broker is registered, by the last UpdateMetadata."""
         return broker_id in self.image.brokers

@@ -47,6 +47,8 @@ class AclOperation(IntEnum):
     DESCRIBE_CONFIGS = 10
     ALTER_CONFIGS = 11
     IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
 
 
 class AclResourceType(IntEnum):
@@ -59,6 +61,8 @@ class AclResourceType(IntEnum):
     CLUSTER = 4
     TRANSACTIONAL_ID = 5
     DELEGATION_TOKEN = 6
+    USER = 7
+    """A principal, of which others may create and see delegation tokens (KIP-373)."""
 
 
 class AclPatternType(IntEnum):

@@ -7,17 +7,22 @@ consumer's session is displaced by another consumer's only after two minutes of 
 All sessions together have at most ``kafkapy.fetch.session.partitions.max`` partitions (about 400 bytes each): a session
 beyond that is not opened or continued, and its client names all partitions in each request, as KIP-227 provides for.
 A client may name topics that don't exist, with up to 32 kB of text: such a partition counts as several.
+
+From Fetch 13 on a session has the ids of topics and not their names (KIP-516). It keeps ids that no topic has, since
+the topic may be too new for this broker, and the name that a topic had when it was found first: so a client of a topic
+that is deleted, or replaced by another of its name, gets the error for just that.
 """
 
 import random
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
+from uuid import UUID
 
 from kafkapy.clock import Clock
 from kafkapy.replication.fetching import FetchWish, PartitionRead
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.text import text_size
-from kafkapy.types import TopicPartition
+from kafkapy.types import TopicIdPartition, TopicPartition
 
 if TYPE_CHECKING:
     from kafkapy.replication.quiet import QuietPartitions
@@ -31,6 +36,12 @@ EVICTION_MS = 120_000
 PARTITION_BYTES = 400
 """The approximate size of a partition of a session, with a name as topics have it."""
 _MAX_INT32 = 0x7FFFFFFF
+
+PartitionKey: TypeAlias = TopicPartition | TopicIdPartition
+"""A partition as the client of a session names it: all partitions of a session in the same way."""
+
+TopicNames = dict[UUID, str]
+"""Names of topics by id."""
 
 
 class SessionPartition:
@@ -64,6 +75,7 @@ class FetchSession:
         "session_id",
         "epoch",
         "is_follower",
+        "topic_names",
         "partitions",
         "due",
         "quiet",
@@ -74,15 +86,17 @@ class FetchSession:
         "last_used_ms",
     )
 
-    def __init__(self, session_id: int, *, is_follower: bool, now_ms: int) -> None:
+    def __init__(self, session_id: int, *, is_follower: bool, topic_names: TopicNames | None, now_ms: int) -> None:
         self.session_id = session_id
         self.epoch = INITIAL_EPOCH + 1
         self.is_follower = is_follower
-        self.partitions: dict[TopicPartition, SessionPartition] = {}
-        self.due: dict[TopicPartition, None] = {}
+        self.topic_names = topic_names
+        """The topics that were found by their ids; None if the client names topics by their names."""
+        self.partitions: dict[PartitionKey, SessionPartition] = {}
+        self.due: dict[PartitionKey, None] = {}
         """The partitions that a fetch has to look at: all but the quiet ones."""
         self.quiet: QuietPartitions | None = None
-        """The other ones, if the client is a follower."""
+        """The other ones, if the client is a follower that names topics by their names."""
         self.on_wake: Callable[[bool], None] | None = None
         """Ends the waiting of the last fetch, if it waits still: a quiet partition is due again. See ``fetching``."""
         self.is_closed = False
@@ -92,22 +106,40 @@ class FetchSession:
         self.created_ms = now_ms
         self.last_used_ms = now_ms
 
-    def wishes(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, FetchWish]:
+    @property
+    def uses_topic_ids(self) -> bool:
+        """Whether its client names topics by their ids."""
+        return self.topic_names is not None
+
+    def key_of(self, topic_partition: TopicPartition, topic_id: UUID) -> PartitionKey:
+        """Return the key in ``partitions`` of a partition whose topic has this id."""
+        return TopicIdPartition(topic_id, topic_partition.partition) if self.uses_topic_ids else topic_partition
+
+    def named(self) -> list[TopicPartition]:
+        """Return the partitions with the names of their topics; those whose ids no topic had are left out."""
+        names = self.topic_names or {}
+        return [
+            key if isinstance(key, TopicPartition) else TopicPartition(names[key.topic_id], key.partition)
+            for key in self.partitions
+            if isinstance(key, TopicPartition) or key.topic_id in names
+        ]
+
+    def wishes(self, partitions: Iterable[PartitionKey] | None = None) -> dict[PartitionKey, FetchWish]:
         """Return the wishes in the order in which they are served: those due, or of ``partitions`` those left."""
         known = self.partitions
         return {each: known[each].wish for each in (self.due if partitions is None else partitions) if each in known}
 
-    def move_to_end(self, topic_partition: TopicPartition) -> None:
+    def move_to_end(self, key: PartitionKey) -> None:
         """Serve a partition after all others in the next response, because this response carries it."""
-        if topic_partition in self.partitions:
-            self.due.pop(topic_partition, None)
-            self.due[topic_partition] = None
+        if key in self.partitions:
+            self.due.pop(key, None)
+            self.due[key] = None
 
-    def is_due(self, topic_partition: TopicPartition) -> None:
+    def is_due(self, key: PartitionKey) -> None:
         """Look at a partition in the next fetch, and in those after it until it is quiet again."""
-        self.due[topic_partition] = None
-        if self.quiet is not None:
-            self.quiet.remove(topic_partition)
+        self.due[key] = None
+        if self.quiet is not None and isinstance(key, TopicPartition):
+            self.quiet.remove(key)
 
     def leave_out_quiet(
         self, replicas: ReplicaManager, replica_id: int, topic_partitions: Iterable[TopicPartition]
@@ -115,7 +147,7 @@ class FetchSession:
         """Leave partitions out of the next fetches until they change, if the follower knows their present state."""
         from kafkapy.replication.quiet import QuietPartitions  # only the leaders of followers need it
 
-        if self.is_closed:
+        if self.is_closed or self.uses_topic_ids:
             return
         if self.quiet is None:
             self.quiet = QuietPartitions(replicas, replica_id, self._woken)
@@ -131,7 +163,8 @@ class FetchSession:
         self.last_used_ms = now_ms
         if self.quiet is not None:
             self.quiet.fetched(now_ms)
-            self.due.update(dict.fromkeys(self.quiet.take_some()))
+            for each in self.quiet.take_some():
+                self.due[each] = None
 
     def close(self) -> None:
         """Leave nothing behind in the purgatory, now and later."""
@@ -166,9 +199,9 @@ def next_epoch(epoch: int) -> int:
     return 1 if epoch >= _MAX_INT32 else epoch + 1
 
 
-def count_of(topic_partition: TopicPartition) -> int:
+def count_of(key: PartitionKey) -> int:
     """Return as how many partitions one counts: 1, or more if its topic's name takes more than any topic's can."""
-    return max(1, text_size(topic_partition.topic) // PARTITION_BYTES)
+    return max(1, text_size(key.topic) // PARTITION_BYTES) if isinstance(key, TopicPartition) else 1
 
 
 class FetchSessionCache:
@@ -214,8 +247,11 @@ class FetchSessionCache:
         del self._sessions[session.session_id]
         self._sessions[session.session_id] = session
 
-    def create(self, count: int, *, is_follower: bool) -> FetchSession | None:
-        """Open an empty session for ``count`` partitions; None when the cache has no place for one of its value."""
+    def create(self, count: int, *, is_follower: bool, topic_names: TopicNames | None = None) -> FetchSession | None:
+        """Open an empty session for ``count`` partitions; None when the cache has no place for one of its value.
+
+        ``topic_names`` has the topics that were found by their ids; None: the client names topics by their names.
+        """
         now_ms = self._clock.now_ms()
         while count > self._partitions_left:
             if not self._evict_idle(now_ms):
@@ -226,38 +262,38 @@ class FetchSessionCache:
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._random.randint(1, _MAX_INT32)
-        session = FetchSession(session_id, is_follower=is_follower, now_ms=now_ms)
+        session = FetchSession(session_id, is_follower=is_follower, topic_names=topic_names, now_ms=now_ms)
         self._sessions[session_id] = session
         return session
 
-    def remember(self, session: FetchSession, wishes: Iterable[tuple[TopicPartition, FetchWish]]) -> bool:
+    def remember(self, session: FetchSession, wishes: Iterable[tuple[PartitionKey, FetchWish]]) -> bool:
         """Add partitions to a session, or change them; False if the session was closed before, or is closed now."""
         if self._sessions.get(session.session_id) is not session:
             return False
         partitions = session.partitions
-        for topic_partition, wish in wishes:
-            known = partitions.get(topic_partition)
+        for key, wish in wishes:
+            known = partitions.get(key)
             if known is not None:
                 known.wish = wish
-                session.is_due(topic_partition)
+                session.is_due(key)
                 continue
-            count = count_of(topic_partition)
+            count = count_of(key)
             while count > self._partitions_left:
                 if not self._make_room_in(session):
                     return False
             self._partitions_left -= count
             session.counted += count
-            partitions[topic_partition] = SessionPartition(wish)
-            session.due[topic_partition] = None
+            partitions[key] = SessionPartition(wish)
+            session.due[key] = None
         return True
 
-    def forget(self, session: FetchSession, forgotten: Iterable[TopicPartition]) -> None:
+    def forget(self, session: FetchSession, forgotten: Iterable[PartitionKey]) -> None:
         """Take partitions out of a session."""
-        for topic_partition in forgotten:
-            session.is_due(topic_partition)
-            del session.due[topic_partition]
-            if session.partitions.pop(topic_partition, None) is not None and session.counted:
-                count = count_of(topic_partition)
+        for key in forgotten:
+            session.is_due(key)
+            del session.due[key]
+            if session.partitions.pop(key, None) is not None and session.counted:
+                count = count_of(key)
                 session.counted -= count
                 self._partitions_left += count
 

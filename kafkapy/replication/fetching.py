@@ -12,13 +12,15 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, S
 from itertools import islice
 from types import GeneratorType
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from uuid import UUID
 
 from kafkapy.clock import TimerHandle
 from kafkapy.delayed import Delayed
 from kafkapy.errors import BrokerError
-from kafkapy.metadata.errors import UnknownTopicOrPartitionError
+from kafkapy.metadata.errors import InconsistentTopicIdError, UnknownTopicOrPartitionError
 from kafkapy.network.loop import late_replies
 from kafkapy.platform.files import FileSlice
+from kafkapy.protocol.messages.fetch import FetchRequest
 from kafkapy.replication.partition import Partition
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.storage.errors import OffsetOutOfRangeError
@@ -60,6 +62,8 @@ class FetchWish(NamedTuple):
     current_leader_epoch: int = NO_EPOCH
     log_start_offset: int = NO_OFFSET
     last_fetched_epoch: int = NO_EPOCH
+    topic_id: UUID | None = None
+    """The id by which the client names the topic; None if it names it by its name."""
 
 
 class FetchLimits(NamedTuple):
@@ -98,6 +102,12 @@ class FetchLimits(NamedTuple):
         return log.last_stable_offset if self.read_committed else log.high_watermark
 
 
+def replica_id_of(request: FetchRequest) -> int:
+    """Return the broker that fetches; ``NO_BROKER_ID``, or another negative number, for a consumer (KIP-903)."""
+    state = request.replica_state  # in place of the replica id from version 15 on
+    return request.replica_id if state is None else state.replica_id
+
+
 class PartitionRead(NamedTuple):
     """The result of a read of one partition, or its error."""
 
@@ -111,6 +121,8 @@ class PartitionRead(NamedTuple):
     diverging: tuple[int, int] | None = None
     preferred_read_replica: int = NO_BROKER_ID
     """The broker that the client should read from instead; nothing was read then."""
+    topic_id: UUID | None = None
+    """That of the wish."""
 
 
 _read_of: Final = maker(PartitionRead)
@@ -445,8 +457,11 @@ def read_one(
     min_one_batch: bool = True,
 ) -> PartitionRead:
     """Read one partition; an error is part of the result."""
+    topic_id = wish.topic_id
     try:
         partition = replicas.partition(topic_partition)
+        if topic_id is not None and not replicas.has_topic_id(topic_partition.topic, topic_id):
+            raise InconsistentTopicIdError(f"{topic_partition.topic} has not the id {topic_id}")
         end_offset = limits.end_offset(partition, wish.current_leader_epoch)
         if limits.replica_id >= 0:
             return _read_as_follower(replicas, partition, wish, limits.replica_id, max_bytes, min_one_batch)
@@ -455,13 +470,12 @@ def read_one(
         if limits.rack:
             preferred = replicas.preferred_read_replica(partition, wish.offset, limits.rack, limits.listener)
             if preferred != NO_BROKER_ID:
-                return _read_of(
-                    (topic_partition, EMPTY, 0, log.high_watermark, stable, log.log_start_offset, None, None, preferred)
-                )
+                offsets = log.high_watermark, stable, log.log_start_offset
+                return _read_of((topic_partition, EMPTY, 0, *offsets, None, None, preferred, topic_id))
         diverging = _divergence(partition, wish)
         if diverging is not None:
             offsets = log.high_watermark, stable, log.log_start_offset
-            return _read_of((topic_partition, EMPTY, 0, *offsets, None, diverging, NO_BROKER_ID))
+            return _read_of((topic_partition, EMPTY, 0, *offsets, None, diverging, NO_BROKER_ID, topic_id))
         if max_bytes < 0:
             _check_size(log, wish.offset, end_offset)
         found = log.read(wish.offset, max_bytes, up_to_offset=end_offset, min_one_batch=min_one_batch)
@@ -474,10 +488,11 @@ def read_one(
             end = min(end_offset, log.upper_bound(found)) if records else 0
             aborted = log.aborted_transactions(wish.offset, end) if records else []
         return _read_of(
-            (topic_partition, records, 0, log.high_watermark, stable, log.log_start_offset, aborted, None, NO_BROKER_ID)
-        )
+            (topic_partition, records, 0, log.high_watermark, stable, log.log_start_offset,
+             aborted, None, NO_BROKER_ID, topic_id)
+        )  # fmt: skip
     except BrokerError as error:
-        return PartitionRead(topic_partition, error_code=error.error_code)
+        return PartitionRead(topic_partition, error_code=error.error_code, topic_id=topic_id)
 
 
 def _read_as_follower(
@@ -507,9 +522,8 @@ def _read_as_follower(
             records = EMPTY
         if is_replica:
             replicas.follower_fetched(partition, replica_id, reached, wish.log_start_offset)
-    return PartitionRead(
-        topic_partition, records, 0, log.high_watermark, log.last_stable_offset, log.log_start_offset, None, diverging
-    )  # fmt: skip
+    offsets = log.high_watermark, log.last_stable_offset, log.log_start_offset
+    return PartitionRead(topic_partition, records, 0, *offsets, None, diverging, topic_id=wish.topic_id)
 
 
 def _check_size(log: "Log", offset: int, bound: int) -> None:

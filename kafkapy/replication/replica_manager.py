@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple, Protocol, TypeVar
+from uuid import UUID
 
 from kafkapy.clock import Clock
 from kafkapy.config.log_config import LogConfig
@@ -90,6 +91,10 @@ class ClusterView(Protocol):
 
     def lacks(self, topic: str, partition: int, /) -> bool:
         """Tell whether the cluster does not have the partition: never true while the metadata is partial."""
+        ...
+
+    def has_id(self, topic: str, topic_id: UUID, /) -> bool:
+        """Tell whether a topic has this id."""
         ...
 
     def is_alive(self, broker_id: int, /) -> bool:
@@ -509,6 +514,10 @@ class ReplicaManager:
         if self._cluster.lacks(*topic_partition):
             raise UnknownTopicOrPartitionError(f"there is no {topic_partition}")
         raise NotLeaderOrFollowerError(f"this broker has no replica of {topic_partition}")
+
+    def has_topic_id(self, topic: str, topic_id: UUID) -> bool:
+        """Tell whether a topic has this id: not one that was created in place of another."""
+        return self._cluster.has_id(topic, topic_id)
 
     def low_watermark(self, topic_partition: TopicPartition) -> int:
         """Return ``Partition.low_watermark``; raises what that and ``partition`` raise."""

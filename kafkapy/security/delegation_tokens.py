@@ -27,8 +27,10 @@ class DelegationToken(NamedTuple):
 
     token_id: str
     owner: str
+    requester: str
+    """The principal that has created the token: the owner, or one that may do that for the owner (KIP-373)."""
     renewers: tuple[str, ...]
-    """The principals that may renew and expire the token, beside the owner."""
+    """The principals that may renew and expire the token, beside the owner and the requester."""
     issue_ms: int
     expiry_ms: int
     """When the token can't be used any more, unless it is renewed before."""
@@ -36,8 +38,8 @@ class DelegationToken(NamedTuple):
     """The latest time to which the token can be renewed."""
 
     def belongs_to(self, principal: str) -> bool:
-        """Whether the principal is the owner or a renewer."""
-        return principal == self.owner or principal in self.renewers
+        """Whether the principal is the owner, the requester or a renewer."""
+        return principal in (self.owner, self.requester) or principal in self.renewers
 
     def is_expired(self, now_ms: int) -> bool:
         """Whether it is too late to use or to renew the token."""

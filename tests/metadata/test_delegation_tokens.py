@@ -52,7 +52,7 @@ class Side:
         self.tokens = TokenStore(clock, self.session, self.cache, lifetimes)
 
     async def create(self, owner: str = ANN, *renewers: str, lifetime_ms: int = -1) -> DelegationToken:
-        return await self.tokens.create(owner, renewers, lifetime_ms)
+        return await self.tokens.create(owner, owner, renewers, lifetime_ms)
 
     def hmac(self, token: DelegationToken) -> bytes:
         return self.cache.hmac_of(token.token_id)
@@ -81,7 +81,7 @@ def _with_two(
 
 def test_a_node_is_read_and_written_as_apache_kafka_does() -> None:
     token = DelegationToken(
-        "zzwQNYypTVODHFCoA2hAhQ", "User:u1", ("User:ren1",), 1795249598560, 1795250198560, 1795250198560
+        "zzwQNYypTVODHFCoA2hAhQ", "User:u1", "User:u1", ("User:ren1",), 1795249598560, 1795250198560, 1795250198560
     )
     assert TokenZNode.decode(NODE) == token
     assert TokenZNode.encode(token, ["User%3Aren1"]) == NODE
@@ -91,22 +91,32 @@ def test_a_node_is_read_and_written_as_apache_kafka_does() -> None:
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_all_names_can_be_written(name: str) -> None:
-    written = TokenZNode.encode(DelegationToken("t", f"User:{name}", (), 1, 2, 3), [tree_name(f"User:{name}")])
+    written = TokenZNode.encode(
+        DelegationToken("t", f"User:{name}", f"User:{name}", (), 1, 2, 3), [tree_name(f"User:{name}")]
+    )
     assert TokenZNode.decode(
         written.replace(b'"owner":', b'"other":').replace(b"}", b',"owner":"a%3Ab"}')
     ).renewers == (f"User:{name}",)
-    assert TokenZNode.decode(TokenZNode.encode(DelegationToken("t", f"User:{name}", (), 1, 2, 3), [])).owner == (
-        f"User:{name}"
-    )
+    assert TokenZNode.decode(
+        TokenZNode.encode(DelegationToken("t", f"User:{name}", f"User:{name}", (), 1, 2, 3), [])
+    ).owner == (f"User:{name}")
 
 
 def test_java_writes_a_space_as_a_plus() -> None:
     assert TokenZNode.decode(NODE.replace(b"User%3Aren1", b"User%3Aa+b%2Bc")).renewers == ("User:a b+c",)
 
 
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_a_token_that_another_one_has_created(name: str) -> None:
+    token = DelegationToken("t", ANN, f"User:{name}", (), 1, 2, 3)
+    written = TokenZNode.encode(token, [])
+    assert TokenZNode.decode(written) == token
+    assert json.loads(written)["version"] == 3
+
+
 def test_keys_of_later_releases_stay() -> None:
     node = NODE.replace(b'"version":1', b'"version":3,"tokenRequester":"User%3Ax"')
-    assert TokenZNode.decode(node) == TokenZNode.decode(NODE)
+    assert TokenZNode.decode(node) == TokenZNode.decode(NODE)._replace(requester="User:x")
     assert json.loads(TokenZNode.with_expiry(node, 7)) == json.loads(node) | {"expiryTimestamp": 7}
 
 
@@ -147,7 +157,7 @@ def test_a_token_is_known_to_both_brokers_with_a_note_for_each_change() -> None:
         token = await one.create(ANN, BOB, lifetime_ms=DAY_MS // 2)
         now_ms = clock.now_ms()
         half = now_ms + DAY_MS // 2
-        assert token == DelegationToken(token.token_id, ANN, (BOB,), now_ms, half, half)
+        assert token == DelegationToken(token.token_id, ANN, ANN, (BOB,), now_ms, half, half)
         await _rounds()
         assert two.cache.tokens() == one.cache.tokens() == [token]
         assert TokenZNode.decode((await one.session.get(TokenZNode.path(token.token_id))).data) == token

@@ -128,7 +128,7 @@ def test_a_client_that_leaves_leaves_no_request_waiting(tmp_path: Path) -> None:
     "refused",
     [
         frame(produce_request("unknown", batch(b"v"), acks=0), 8),
-        frame(produce_request("t", b"no batch", acks=-1), 8),
+        frame(produce_request("t", b"no batch", acks=-1), 2),
         struct.pack(">ihh", 300_000, 0, 8),
         struct.pack(">ih", -1, 0),
         struct.pack(">ihhih", 10, 0, 99, 1, -1),

@@ -10,7 +10,7 @@ from kafkapy.security.delegation_tokens import DelegationToken, TokenCache
 from kafkapy.security.mechanisms import MalformedTokenError
 from kafkapy.security.scram import HASHES, ScramCredential, ScramServer, TokenLogin, scram_client
 
-TOKEN = DelegationToken("zzwQNYypTVODHFCoA2hAhQ", "User:ann=,", ("User:bob",), 1_000, 5_000, 9_000)
+TOKEN = DelegationToken("zzwQNYypTVODHFCoA2hAhQ", "User:ann=,", "User:carl", ("User:bob",), 1_000, 5_000, 9_000)
 KEY = "the master key"
 HMAC = hmac.new(KEY.encode(), TOKEN.token_id.encode(), hashlib.sha512).digest()
 PASSWORD = b64encode(HMAC).decode()

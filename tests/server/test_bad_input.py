@@ -105,12 +105,30 @@ BATCHES = {
     "a decompression bomb": (encode_batch([Record(b"", bytes(70_000_000))], compression=4), 10),
 }
 NO_BATCH = {
-    "magic 9": changed(THREE, MAGIC_OFFSET, b"\x09"),
-    "a negative size": changed(THREE, 8, b"\xff\xff\xff\xff"),
-    "half a batch": THREE[:40],
-    "nothing": b"",
-    "null": None,
+    "magic 9": (changed(THREE, MAGIC_OFFSET, b"\x09"), 2),
+    "a negative size": (changed(THREE, 8, b"\xff\xff\xff\xff"), 2),
+    "half a batch": (THREE[:40], 87),
+    "nothing": (b"", 87),
+    "null": (None, 87),
 }
+"""With the error of versions from 3 on, as of Apache Kafka 4.4.0, which never answers null."""
+
+
+@pytest.mark.parametrize("name", NO_BATCH)
+def test_records_without_a_whole_batch_are_refused_by_partition(name: str, tmp_path: Path) -> None:
+    records, code = NO_BATCH[name]
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t", partitions=2)
+            request = produce_request("t", batch(b"good"))
+            request.topic_data[0].partition_data.append(PartitionProduceData(1, records))
+            for version in (3, 8, 12):
+                answer = await client.ask(request, version)
+                assert [each.error_code for each in answer.responses[0].partition_responses] == [0, code]
+
+    run(scenario())
 
 
 @pytest.mark.parametrize("name", NO_BATCH)
@@ -122,8 +140,8 @@ def test_records_without_a_whole_batch_close_the_connection_before_anything_is_a
             client = await Client.connect(broker)
             await client.create_topic("t", partitions=2)
             request = produce_request("t", batch(b"good"))
-            request.topic_data[0].partition_data.append(PartitionProduceData(1, NO_BATCH[name]))
-            client.send(frame(request, 8))
+            request.topic_data[0].partition_data.append(PartitionProduceData(1, NO_BATCH[name][0]))
+            client.send(frame(request, 2))
             assert await client.is_closed()
             assert broker.services.replica_manager.partitions[TopicPartition("t", 0)].log.log_end_offset == 0
 

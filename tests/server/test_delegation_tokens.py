@@ -14,6 +14,7 @@ from harness.client import Client, frame
 from kafkapy.metadata.delegation_tokens import TokenStore
 from kafkapy.protocol.constants import AclOperation, AclPatternType, AclPermissionType, AclResourceType
 from kafkapy.protocol.errors import ErrorCode
+from kafkapy.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from kafkapy.protocol.messages.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
 from kafkapy.protocol.messages.describe_delegation_token import (
     DescribeDelegationTokenOwner,
@@ -323,6 +324,42 @@ def test_acls_of_tokens(tmp_path: Path) -> None:
             assert await seen(eve, everybody=True) == await seen(eve, "ann") == {two.token_id}
             assert await seen(eve, "bob") == set()
             assert (await eve.ask(RenewDelegationTokenRequest(two.hmac, 1), 2)).error_code == 63
+
+    run(scenario())
+
+
+def test_tokens_of_other_owners(tmp_path: Path) -> None:
+    """They need CreateTokens on the owner; the owner, who created the token and DescribeTokens let it be seen."""
+
+    async def scenario() -> None:
+        keys = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": "User:ANONYMOUS"}
+        async with broker_with_tokens(tmp_path, **keys) as broker:
+            ann, bob, eve = [await logged_in(broker, user) for user in ("ann", "bob", "eve")]
+            admin = await Client.connect(broker, 0)
+            request = CreateDelegationTokenRequest("User", "bob", [], -1)
+            refused = await ann.ask(request, 3)
+            assert (refused.error_code, refused.principal_name, refused.token_requester_principal_name) == (
+                ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED, "bob", "ann",
+            )  # fmt: skip
+            for principal, operation in (("ann", AclOperation.CREATE_TOKENS), ("eve", AclOperation.DESCRIBE_TOKENS)):
+                creation = AclCreation(
+                    AclResourceType.USER, "User:bob", AclPatternType.LITERAL, f"User:{principal}", "*", operation,
+                    AclPermissionType.ALLOW,
+                )  # fmt: skip
+                for version, code in ((2, ErrorCode.INVALID_REQUEST), (3, 0)):
+                    (made,) = (await admin.ask(CreateAclsRequest([creation]), version)).results
+                    assert made.error_code == code
+            token = await ann.ask(request, 3)
+            assert (token.error_code, token.principal_name) == (0, "bob")
+            for client in (ann, bob, eve):
+                (described,) = (await client.ask(DescribeDelegationTokenRequest(None), 3)).tokens
+                assert (described.principal_name, described.token_requester_principal_name) == ("bob", "ann")
+                assert (await client.ask(DescribeDelegationTokenRequest(None), 2)).tokens[0].token_id == token.token_id
+            assert (await eve.ask(RenewDelegationTokenRequest(token.hmac, 1), 2)).error_code == 63
+            assert (await ann.ask(RenewDelegationTokenRequest(token.hmac, 60_000), 2)).error_code == 0
+            by_token = await Client.connect(broker, 1)
+            assert (await log_in_by(by_token, token)).error_code == 0
+            assert session_of(broker, by_token).principal == "User:bob"
 
     run(scenario())
 

@@ -69,6 +69,21 @@ def test_merge_matches_renamed_fields_by_position_and_tag() -> None:
     assert definitions.load(definitions.dump(merged)) == merged
 
 
+def test_a_field_that_later_versions_lack_is_ignorable_in_them_as_the_newer_release_says() -> None:
+    older = message(
+        "FooRequest", Versions(0, 1), Field("A", "int32", Versions(0, 1)), Field("B", "int8", Versions(0, 1))
+    )
+    newer = message(
+        "FooRequest",
+        Versions(0, 2),
+        Field("A", "int32", Versions(0, 1), ignorable=True),
+        Field("B", "int8", Versions(0, 1)),
+        Field("C", "int64", Versions(2, 2)),
+    )
+    merged = [(each.name, each.versions, each.ignorable) for each in merge(older, newer).top.fields]
+    assert merged == [("A", (0, 1), True), ("B", (0, 1), False), ("C", (2, 2), False)]
+
+
 def test_merge_refuses_what_does_not_match() -> None:
     older = message("FooRequest", Versions(0, 1), Field("A", "int32", Versions(0, 1)))
     with pytest.raises(MergeError, match="int64"):

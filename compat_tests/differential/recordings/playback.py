@@ -23,7 +23,7 @@ from kafkapy.records.batch import HEADER_SIZE, crc_of
 BY_FIELD: Final = {
     "producer_id": "producer", "v3_and_below_producer_id": "producer", "session_id": "session",
 }  # fmt: skip
-FACTS: Final = Facts(stamped=False, compressed=True, waited=True, damaged=False)
+FACTS: Final = Facts(stamped=False, compressed=True, waited=True, damaged=False, release="2.7.2")
 PLAIN_READS: Final = (
     "METADATA", "DESCRIBE_CONFIGS", "LIST_GROUPS", "DESCRIBE_GROUPS", "OFFSET_FETCH", "LIST_OFFSETS",
     "HEARTBEAT",

@@ -143,8 +143,7 @@ class OffsetCommitRequestTopic(Message):
 
     def write(self, writer: Writer, version: int) -> None:
         if version >= 10:
-            if self.name:
-                raise unsupported_field(self, "name", version)
+            pass
         elif version >= 8:
             writer.write_compact_string(self.name)
         else:
@@ -338,8 +337,7 @@ class OffsetCommitResponseTopic(Message):
 
     def write(self, writer: Writer, version: int) -> None:
         if version >= 10:
-            if self.name:
-                raise unsupported_field(self, "name", version)
+            pass
         elif version >= 8:
             writer.write_compact_string(self.name)
         else:

@@ -95,10 +95,7 @@ class OffsetFetchRequestTopics(Message):
         return cls(name, topic_id, partition_indexes, unknown)
 
     def write(self, writer: Writer, version: int) -> None:
-        if version >= 10:
-            if self.name:
-                raise unsupported_field(self, "name", version)
-        else:
+        if version < 10:
             writer.write_compact_string(self.name)
         if version >= 10:
             writer.write_uuid(self.topic_id)
@@ -440,10 +437,7 @@ class OffsetFetchResponseTopics(Message):
         return cls(name, topic_id, partitions, unknown)
 
     def write(self, writer: Writer, version: int) -> None:
-        if version >= 10:
-            if self.name:
-                raise unsupported_field(self, "name", version)
-        else:
+        if version < 10:
             writer.write_compact_string(self.name)
         if version >= 10:
             writer.write_uuid(self.topic_id)

@@ -103,8 +103,7 @@ class TopicProduceData(Message):
 
     def write(self, writer: Writer, version: int) -> None:
         if version >= 13:
-            if self.name:
-                raise unsupported_field(self, "name", version)
+            pass
         elif version >= 9:
             writer.write_compact_string(self.name)
         else:
@@ -409,8 +408,7 @@ class TopicProduceResponse(Message):
 
     def write(self, writer: Writer, version: int) -> None:
         if version >= 13:
-            if self.name:
-                raise unsupported_field(self, "name", version)
+            pass
         elif version >= 9:
             writer.write_compact_string(self.name)
         else:

@@ -119,8 +119,7 @@ class TxnOffsetCommitRequestTopic(Message):
 
     def write(self, writer: Writer, version: int) -> None:
         if version >= 6:
-            if self.name:
-                raise unsupported_field(self, "name", version)
+            pass
         elif version >= 3:
             writer.write_compact_string(self.name)
         else:
@@ -315,8 +314,7 @@ class TxnOffsetCommitResponseTopic(Message):
 
     def write(self, writer: Writer, version: int) -> None:
         if version >= 6:
-            if self.name:
-                raise unsupported_field(self, "name", version)
+            pass
         elif version >= 3:
             writer.write_compact_string(self.name)
         else:

@@ -192,10 +192,7 @@ class UpdateFeaturesResponse(Message):
             raise unsupported_version(type(self), version)
         writer.buffer += INT32_INT16.pack(self.throttle_time_ms, self.error_code)
         writer.write_compact_nullable_string(self.error_message)
-        if version >= 2:
-            if self.results:
-                raise unsupported_field(self, "results", version)
-        else:
+        if version < 2:
             writer.write_compact_count(len(self.results))
             writer.write_structs(self.results, version)
         writer.write_unknown_tagged_fields(self.unknown_tagged_fields)

@@ -1,9 +1,10 @@
 """The rules of APIs about topics and their records."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final
+from uuid import UUID
 
 from kafkapy import kafka_texts
 from kafkapy.network.errors import UnansweredFailureError
@@ -147,12 +148,18 @@ def _check_answered(request: ProduceRequest) -> None:
         raise UnansweredFailureError("a produce request with acks=0 was not authorized")
 
 
-def _denied_produce(topics: Iterable[TopicProduceData], error_code: int) -> Steps[list[TopicProduceResponse]]:
-    return rows_of(
-        topics,
-        (name, lambda topic: (each.index for each in topic.partition_data)),
-        lambda index: PartitionProduceResponse(index, error_code, NO_OFFSET),
-        lambda topic, rows: TopicProduceResponse(topic, partition_responses=rows),
+def _denied_produce(topics: Sequence[TopicProduceData], error_code: int) -> Steps[list[TopicProduceResponse]]:
+    topic_ids: dict[str, UUID] = {}
+    for piece in pieces(topics):
+        topic_ids.update((topic.name, topic.topic_id) for topic in piece)
+        yield
+    return (
+        yield from rows_of(
+            topics,
+            (name, lambda topic: (each.index for each in topic.partition_data)),
+            lambda index: PartitionProduceResponse(index, error_code, NO_OFFSET),
+            lambda topic, rows: TopicProduceResponse(topic, topic_ids[topic], rows),
+        )
     )
 
 

@@ -85,7 +85,7 @@ def names_in(context: "RequestContext", request: Any) -> list[NamedResource]:
             gone = {TopicPartition(topic.topic, index) for topic in request.forgotten_topics_data
                     for index in topic.partitions}  # fmt: skip
             asked = set(found)
-            kept = (NamedResource(*each) for each in session.partitions if each not in gone)
+            kept = (NamedResource(*each) for each in session.named() if each not in gone)
             found += [each for each in kept if each not in asked]
     return found
 

@@ -64,8 +64,8 @@ def admit_and_handle(route: Route, context: RequestContext, request: Request) ->
 
 
 def _allow_and_handle(route: Route, context: RequestContext, request: Request) -> Result | Steps[Result]:
-    if route.by_name is not None:
-        return serve(route.by_name(context, request), partial(_allow_named_and_handle, route), context, request)
+    if route.by_name is not None and (verdict := route.by_name(context, request)) is not None:
+        return serve(verdict, partial(_allow_named_and_handle, route), context, request)
     return _allow_named_and_handle(route, context, request)
 
 

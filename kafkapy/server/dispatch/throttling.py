@@ -19,6 +19,7 @@ from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.messages.fetch import FetchRequest
 from kafkapy.protocol.messages.produce import ProduceRequest
 from kafkapy.quotas.limits import QuotaKind
+from kafkapy.replication.fetching import replica_id_of
 from kafkapy.server.dispatch.encoding import EncodedParts, Filled
 from kafkapy.server.dispatch.result import with_change
 from kafkapy.turns import Steps
@@ -75,7 +76,7 @@ def throttled(
 
 
 def _is_of_follower(request: "Request") -> bool:
-    return isinstance(request, FetchRequest) and request.replica_id >= 0
+    return isinstance(request, FetchRequest) and replica_id_of(request) >= 0
 
 
 def _timed(steps: "Steps[Result]", spent_s: list[float]) -> "Steps[Result]":

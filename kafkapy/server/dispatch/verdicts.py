@@ -4,7 +4,8 @@
 - a response: it is the answer, and the handler is not called;
 - ``Partial``: the handler gets another request, and the response to it is changed to that of the whole request.
 
-A stage changes neither the request, which the connection may repeat, nor any state.
+A stage changes neither the request, which the connection may repeat, nor any state. It only sets the names of topics
+that have ids, each time.
 """
 
 from collections.abc import Callable, Generator

@@ -38,8 +38,8 @@ _DESCRIBE_TOKEN: Final = Permission(AclOperation.DESCRIBE, AclResourceType.DELEG
 REGISTRY: Final = {
     api.key: api
     for api in (
-        Api(ApiKey.PRODUCE, 0, 12, "produce", (_WRITE_TRANSACTIONAL_ID, _IDEMPOTENT_WRITE, _WRITE_TOPIC)),
-        Api(ApiKey.FETCH, 0, 12, "fetch", (_CLUSTER_ACTION, _READ_TOPIC)),
+        Api(ApiKey.PRODUCE, 0, 13, "produce", (_WRITE_TRANSACTIONAL_ID, _IDEMPOTENT_WRITE, _WRITE_TOPIC)),
+        Api(ApiKey.FETCH, 0, 18, "fetch", (_CLUSTER_ACTION, _READ_TOPIC)),
         Api(ApiKey.LIST_OFFSETS, 0, 11, "list_offsets", (_DESCRIBE_TOPIC,)),
         Api(
             ApiKey.METADATA,
@@ -53,8 +53,8 @@ REGISTRY: Final = {
         Api(ApiKey.STOP_REPLICA, 0, 3, "stop_replica", (_CLUSTER_ACTION,), between_brokers=True),
         Api(ApiKey.UPDATE_METADATA, 0, 8, "update_metadata", (_CLUSTER_ACTION,), between_brokers=True),
         Api(ApiKey.CONTROLLED_SHUTDOWN, 0, 3, "controlled_shutdown", (_CLUSTER_ACTION,), between_brokers=True),
-        Api(ApiKey.OFFSET_COMMIT, 0, 9, "offset_commit", (_READ_GROUP, _READ_TOPIC), needs_whole_image=True),
-        Api(ApiKey.OFFSET_FETCH, 0, 9, "offset_fetch", (_DESCRIBE_GROUP, _DESCRIBE_TOPIC), needs_whole_image=True),
+        Api(ApiKey.OFFSET_COMMIT, 0, 10, "offset_commit", (_READ_GROUP, _READ_TOPIC), needs_whole_image=True),
+        Api(ApiKey.OFFSET_FETCH, 0, 10, "offset_fetch", (_DESCRIBE_GROUP, _DESCRIBE_TOPIC), needs_whole_image=True),
         Api(
             ApiKey.FIND_COORDINATOR,
             0,
@@ -97,14 +97,14 @@ REGISTRY: Final = {
         Api(
             ApiKey.TXN_OFFSET_COMMIT,
             0,
-            5,
+            6,
             "txn_offset_commit",
             (_WRITE_TRANSACTIONAL_ID, _READ_GROUP, _READ_TOPIC),
             needs_whole_image=True,
         ),
-        Api(ApiKey.DESCRIBE_ACLS, 0, 2, "describe_acls", (_DESCRIBE_CLUSTER,)),
-        Api(ApiKey.CREATE_ACLS, 0, 2, "create_acls", (_ALTER_CLUSTER,)),
-        Api(ApiKey.DELETE_ACLS, 0, 2, "delete_acls", (_ALTER_CLUSTER,)),
+        Api(ApiKey.DESCRIBE_ACLS, 0, 3, "describe_acls", (_DESCRIBE_CLUSTER,)),
+        Api(ApiKey.CREATE_ACLS, 0, 3, "create_acls", (_ALTER_CLUSTER,)),
+        Api(ApiKey.DELETE_ACLS, 0, 3, "delete_acls", (_ALTER_CLUSTER,)),
         Api(
             ApiKey.DESCRIBE_CONFIGS,
             0,
@@ -125,10 +125,10 @@ REGISTRY: Final = {
         Api(ApiKey.DESCRIBE_LOG_DIRS, 0, 5, "describe_log_dirs", (_DESCRIBE_CLUSTER,)),
         Api(ApiKey.SASL_AUTHENTICATE, 0, 2, "sasl_authenticate", ()),
         Api(ApiKey.CREATE_PARTITIONS, 0, 3, "create_partitions", (_ALTER_TOPIC,), needs_whole_image=True),
-        Api(ApiKey.CREATE_DELEGATION_TOKEN, 0, 2, "create_delegation_token", ()),
+        Api(ApiKey.CREATE_DELEGATION_TOKEN, 0, 3, "create_delegation_token", ()),
         Api(ApiKey.RENEW_DELEGATION_TOKEN, 0, 2, "renew_delegation_token", ()),
         Api(ApiKey.EXPIRE_DELEGATION_TOKEN, 0, 2, "expire_delegation_token", ()),
-        Api(ApiKey.DESCRIBE_DELEGATION_TOKEN, 0, 2, "describe_delegation_token", (_DESCRIBE_TOKEN,)),
+        Api(ApiKey.DESCRIBE_DELEGATION_TOKEN, 0, 3, "describe_delegation_token", (_DESCRIBE_TOKEN,)),
         Api(ApiKey.DELETE_GROUPS, 0, 3, "delete_groups", (_DELETE_GROUP,)),
         Api(ApiKey.ELECT_LEADERS, 0, 2, "elect_leaders", (_ALTER_CLUSTER,), needs_whole_image=True),
         Api(

@@ -1,5 +1,6 @@
-"""CreateAcls v0-2: adds access control entries; one that exists is no error.
+"""CreateAcls v0-3: adds access control entries; one that exists is no error.
 
+Version 3 knows users as resources, and the operations on their delegation tokens (KIP-373).
 The entries of a resource pattern are written together, and hold on this broker when the request is answered.
 The connection is closed when an entry has a type or an operation of 0 ("unknown"), as in 2.7.2.
 Errors, by entry: REQUEST_TIMED_OUT 7, CLUSTER_AUTHORIZATION_FAILED 31, INVALID_REQUEST 42 (no name, another name of the
@@ -32,6 +33,8 @@ from kafkapy.turns import Steps, pause
 _UNKNOWN: Final = 0
 _PERMISSIONS: Final = (AclPermissionType.DENY, AclPermissionType.ALLOW)
 _OPERATIONS: Final = frozenset(AclOperation) - {AclOperation.ANY}
+_OF_USERS: Final = frozenset({AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS})
+_FIRST_VERSION_OF_USERS: Final = 3
 
 
 def handle(
@@ -73,7 +76,7 @@ async def _create(context: RequestContext, acls: AclStore, request: CreateAclsRe
     results = [AclCreationResult() for _ in request.creations]
     places: dict[ResourcePattern, list[int]] = {}
     for place, creation in enumerate(request.creations):
-        text = _problem(creation)
+        text = _problem(creation, context.header.api_version)
         if text is None:
             pattern = ResourcePattern(creation.resource_type, creation.resource_name, creation.resource_pattern_type)
             places.setdefault(pattern, []).append(place)
@@ -91,7 +94,7 @@ async def _create(context: RequestContext, acls: AclStore, request: CreateAclsRe
     return CreateAclsResponse(results=results)
 
 
-def _problem(creation: AclCreation) -> str | None:
+def _problem(creation: AclCreation, version: int) -> str | None:
     if creation.resource_type == AclResourceType.CLUSTER and creation.resource_name != CLUSTER_NAME:
         return kafka_texts.only_cluster_name(CLUSTER_NAME)
     if not creation.resource_name:
@@ -102,7 +105,9 @@ def _problem(creation: AclCreation) -> str | None:
         and creation.operation in _OPERATIONS
         and creation.permission_type in _PERMISSIONS
     )
-    return None if is_known else kafka_texts.ACL_NOT_CREATED
+    is_of_users = creation.resource_type == AclResourceType.USER or creation.operation in _OF_USERS
+    is_later = is_of_users and version < _FIRST_VERSION_OF_USERS
+    return None if is_known and not is_later else kafka_texts.ACL_NOT_CREATED
 
 
 async def _add(acls: AclStore, pattern: ResourcePattern, creations: list[AclCreation]) -> None:

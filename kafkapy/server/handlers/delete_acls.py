@@ -1,4 +1,4 @@
-"""DeleteAcls v0-2: deletes the access control entries that filters select, and lists them.
+"""DeleteAcls v0-3: deletes the access control entries that filters select, and lists them.
 
 An entry that several filters select is in the result of the first of them. What is deleted holds no more on this broker
 when the request is answered.

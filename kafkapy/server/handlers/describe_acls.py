@@ -1,4 +1,4 @@
-"""DescribeAcls v0-2: the access control entries that a filter selects, by resource pattern.
+"""DescribeAcls v0-3: the access control entries that a filter selects, by resource pattern.
 
 Errors: CLUSTER_AUTHORIZATION_FAILED 31, SECURITY_DISABLED 54 (there is no authorizer).
 """

@@ -1,6 +1,7 @@
-"""DescribeDelegationToken v0-2: the tokens of some owners, or of all, that the client may see (KIP-48).
+"""DescribeDelegationToken v0-3: the tokens of some owners, or of all, that the client may see (KIP-48).
 
-Owners and renewers see their tokens; others need Describe on the token. Without an authorizer all tokens are shown, as
+Owners, renewers and those who created them see their tokens; others need Describe on the token, or DescribeTokens on
+the owner (KIP-373). Without an authorizer all tokens are shown, as
 in 2.7.2, with their HMACs. A token that has expired is shown until it is removed.
 Errors: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED 64, DELEGATION_TOKEN_AUTH_DISABLED 61.
 """
@@ -17,7 +18,7 @@ from kafkapy.protocol.messages.describe_delegation_token import (
     DescribeDelegationTokenResponse,
 )
 from kafkapy.server.dispatch.context import RequestContext
-from kafkapy.server.handlers.shared.delegation_tokens import tokens_or_error
+from kafkapy.server.handlers.shared.delegation_tokens import FIRST_VERSION_OF_REQUESTERS, tokens_or_error
 from kafkapy.turns import MaybeSteps, Steps, pieces
 
 if TYPE_CHECKING:
@@ -40,9 +41,9 @@ def _describe(
     wanted = None if request.owners is None else (yield from _principals(request.owners))
     response = DescribeDelegationTokenResponse(tokens=[])
     for token in cache.tokens():
-        is_wanted = wanted is None or token.owner in wanted or not wanted.isdisjoint(token.renewers)
+        is_wanted = wanted is None or not wanted.isdisjoint((token.owner, token.requester, *token.renewers))
         if is_wanted and _may_see(context, token):
-            described = yield from _described(token)
+            described = yield from _described(token, context.header.api_version)
             described.hmac = cache.hmac_of(token.token_id)
             response.tokens.append(described)
         yield
@@ -61,12 +62,14 @@ def _may_see(context: RequestContext, token: "DelegationToken") -> bool:
     if token.belongs_to(context.session.principal):
         return True
     rights = context.rights()
-    return rights is None or rights.may(
-        AclOperation.DESCRIBE, AclResourceType.DELEGATION_TOKEN, token.token_id, logs=False
+    return (
+        rights is None
+        or rights.may(AclOperation.DESCRIBE, AclResourceType.DELEGATION_TOKEN, token.token_id, logs=False)
+        or rights.may(AclOperation.DESCRIBE_TOKENS, AclResourceType.USER, token.owner, logs=False)
     )
 
 
-def _described(token: "DelegationToken") -> Steps[DescribedDelegationToken]:
+def _described(token: "DelegationToken", version: int) -> Steps[DescribedDelegationToken]:
     renewers: list[DescribedDelegationTokenRenewer] = []
     for some in pieces(token.renewers):
         for renewer in some:
@@ -74,7 +77,7 @@ def _described(token: "DelegationToken") -> Steps[DescribedDelegationToken]:
             renewers.append(DescribedDelegationTokenRenewer(kind, name))
         yield
     kind, _, name = token.owner.partition(":")
-    return DescribedDelegationToken(
+    described = DescribedDelegationToken(
         principal_type=kind,
         principal_name=name,
         issue_timestamp=token.issue_ms,
@@ -83,3 +86,7 @@ def _described(token: "DelegationToken") -> Steps[DescribedDelegationToken]:
         token_id=token.token_id,
         renewers=renewers,
     )
+    if version >= FIRST_VERSION_OF_REQUESTERS:
+        kind, _, name = token.requester.partition(":")
+        described.token_requester_principal_type, described.token_requester_principal_name = kind, name
+    return described

@@ -1,15 +1,16 @@
 """OffsetCommit: stores a group's committed offsets.
 
-Versions 0-9. Answered after ``offsets.commit.required.acks`` acknowledgements; version 0 keeps offsets in the metadata
-tree (``metadata/exchange/consumer_offsets.py``), apart from those of other versions and without a check of the member.
+Versions 0-10; from version 10 on topics are named by id (KIP-516). Answered after ``offsets.commit.required.acks``
+acknowledgements; version 0 keeps offsets in the metadata tree (``metadata/exchange/consumer_offsets.py``), apart from
+those of other versions and without a check of the member.
 Errors, by partition: UNKNOWN_TOPIC_OR_PARTITION 3, OFFSET_METADATA_TOO_LARGE 12, COORDINATOR_LOAD_IN_PROGRESS 14,
 COORDINATOR_NOT_AVAILABLE 15, NOT_COORDINATOR 16, ILLEGAL_GENERATION 22, UNKNOWN_MEMBER_ID 25, REBALANCE_IN_PROGRESS 27,
 INVALID_COMMIT_OFFSET_SIZE 28, UNSUPPORTED_VERSION 35 (a static member where the inter-broker protocol is below 2.3),
 FENCED_INSTANCE_ID 82; of a member of a consumer group (KIP-848) UNSUPPORTED_VERSION 35 below version 9, and
 STALE_MEMBER_EPOCH 113; from version 9 on GROUP_ID_NOT_FOUND 69 in place of ILLEGAL_GENERATION for a group that does not
-exist; in version 0: UNKNOWN_TOPIC_OR_PARTITION 3, OFFSET_METADATA_TOO_LARGE 12, INVALID_GROUP_ID 24
-(more than 1,000 characters; ZooKeeper has no such bound), KAFKA_STORAGE_ERROR 56, UNKNOWN_SERVER_ERROR -1 (the group's
-name can't be a part of a path).
+exist; from version 10 on UNKNOWN_TOPIC_ID 100; in version 0: UNKNOWN_TOPIC_OR_PARTITION 3, OFFSET_METADATA_TOO_LARGE
+12, INVALID_GROUP_ID 24 (more than 1,000 characters; ZooKeeper has no such bound), KAFKA_STORAGE_ERROR 56,
+UNKNOWN_SERVER_ERROR -1 (the group's name can't be a part of a path).
 """
 
 from collections.abc import Awaitable
@@ -46,6 +47,7 @@ DATED_VERSION = 1
 """The only version in which requests have the times of commits."""
 MEMBER_EPOCH_FROM: Final = 9
 """The first version that members of consumer groups may use (KIP-848)."""
+TOPIC_IDS_FROM: Final = 10
 DEFAULT_RETENTION = -1
 TREE_NODES_AT_ONCE: Final = 64
 """Offsets that are written into the metadata tree at once: some milliseconds, most of them in the store."""
@@ -177,7 +179,7 @@ def _formats(context: "RequestContext", request: OffsetCommitRequest) -> str | N
 
 def _varying(request: OffsetCommitRequest) -> Vary[OffsetCommitRequest]:
     (topic,) = request.topics
-    name, rows = topic.name, topic.partitions
+    name, topic_id, rows = topic.name, topic.topic_id, topic.partitions
     indexes = [each.partition_index for each in rows]
     others = [(each.committed_leader_epoch, each.commit_timestamp, each.committed_metadata) for each in rows]
     columns = list(zip(*others, strict=True))
@@ -191,7 +193,7 @@ def _varying(request: OffsetCommitRequest) -> Vary[OffsetCommitRequest]:
 
     def vary(offsets: tuple[int, ...], _: Records | None) -> OffsetCommitRequest:
         partitions = list(map(OffsetCommitRequestPartition, indexes, offsets, *columns))
-        return OffsetCommitRequest(*start, [OffsetCommitRequestTopic(name, partitions=partitions)])
+        return OffsetCommitRequest(*start, [OffsetCommitRequestTopic(name, topic_id, partitions)])
 
     return vary
 
@@ -201,7 +203,8 @@ PATTERN: Final = Pattern(_formats, _varying)
 
 
 def _answered(version: int, errors: dict[TopicPartition, int]) -> Message:
-    if len(errors) <= _KNOWN_PARTITIONS and not any(errors.values()):
+    # an encoded answer with ids has no names, by which the ids are added to it
+    if version < TOPIC_IDS_FROM and len(errors) <= _KNOWN_PARTITIONS and not any(errors.values()):
         return _without_errors(version, tuple(errors))
     return _build(errors)
 

@@ -1,16 +1,17 @@
 """OffsetFetch: returns a group's committed offsets.
 
-Versions 0-9; from version 8 on of several groups, each with its own error code (KIP-709). Version 0 reads the metadata
-tree (``metadata/exchange/consumer_offsets.py``), the others the coordinator; from version 2 a null list of topics means
-all offsets of the group, from version 7 ``require_stable`` refuses (88) partitions for which an open transaction has
-written an offset.
+Versions 0-10; from version 8 on of several groups, each with its own error code (KIP-709), from version 10 on of topics
+by id (KIP-516). Version 0 reads the metadata tree (``metadata/exchange/consumer_offsets.py``), the others the
+coordinator; from version 2 a null list of topics means all offsets of the group, from version 7 ``require_stable``
+refuses (88) partitions for which an open transaction has written an offset.
 Errors: COORDINATOR_LOAD_IN_PROGRESS 14, COORDINATOR_NOT_AVAILABLE 15, NOT_COORDINATOR 16; of a partition:
 UNSTABLE_OFFSET_COMMIT 88. An offset that was never committed is -1 without an error; in version 0 it is -1 with
 UNKNOWN_TOPIC_OR_PARTITION 3, as for a partition that does not exist, and other errors are KAFKA_STORAGE_ERROR 56 and
 UNKNOWN_SERVER_ERROR -1. From version 9 on, of a member of a consumer group (KIP-848): UNKNOWN_MEMBER_ID 25,
-STALE_MEMBER_EPOCH 113. With an authorizer GROUP_AUTHORIZATION_FAILED 30 of a group, TOPIC_AUTHORIZATION_FAILED 29 of a
-partition. From version 8 on a request that names groups again and again is refused with the end of its connection if
-the response would have more than ``MOST_OFFSETS``.
+STALE_MEMBER_EPOCH 113; from version 10 on, of a partition, UNKNOWN_TOPIC_ID 100. With an authorizer
+GROUP_AUTHORIZATION_FAILED 30 of a group, TOPIC_AUTHORIZATION_FAILED 29 of a partition. From version 8 on a request that
+names groups again and again is refused with the end of its connection if the response would have more than
+``MOST_OFFSETS``.
 """
 
 from collections.abc import Awaitable, Iterable

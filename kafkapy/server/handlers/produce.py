@@ -1,4 +1,4 @@
-"""Produce v0-12.
+"""Produce v0-13.
 
 Done: acks 0, 1 and -1; many topics and partitions, each with its own error; idempotent producers; every codec; both
 timestamp types; message sets of formats 0 and 1 (v0-2 take any format, later ones a batch of format 2), written as the
@@ -7,24 +7,34 @@ Transactional batches need a transactional id in the request (53 without one). T
 transaction that a batch begins in the partition (``transaction.partition.verification.enable``, KIP-890); a batch that
 repeats one in the log is answered without that. From v12 on the partition is added to the transaction then, which
 begins it (transaction version 2).
-With acks=0 there is no answer, and an error closes the connection, as in Kafka. The connection is also closed, before
-anything is appended, when a partition's records don't begin with a whole batch.
+From v10 on an answer has the leader beside NOT_LEADER_OR_FOLLOWER (KIP-951).
+From v13 on topics are named by id (KIP-516): of a topic that is gone, or replaced by another, nothing is appended.
+With acks=0 there is no answer, and an error closes the connection, as in Kafka. Below v3 the connection is also closed,
+before anything is appended, when a partition's records don't begin with a whole batch; later versions get an error for
+the partition, as of Kafka 4 (2.7.2 closes the connection).
 Errors: CORRUPT_MESSAGE 2, UNKNOWN_TOPIC_OR_PARTITION 3, NOT_LEADER_OR_FOLLOWER 6, REQUEST_TIMED_OUT 7,
 MESSAGE_TOO_LARGE 10, INVALID_TOPIC_EXCEPTION 17, RECORD_LIST_TOO_LARGE 18, NOT_ENOUGH_REPLICAS 19,
 NOT_ENOUGH_REPLICAS_AFTER_APPEND 20, INVALID_REQUIRED_ACKS 21, INVALID_TIMESTAMP 32, UNSUPPORTED_FOR_MESSAGE_FORMAT 43,
 OUT_OF_ORDER_SEQUENCE_NUMBER 45, INVALID_PRODUCER_EPOCH 47, INVALID_TXN_STATE 48,
 INVALID_PRODUCER_ID_MAPPING 49, TRANSACTIONAL_ID_AUTHORIZATION_FAILED 53, KAFKA_STORAGE_ERROR 56,
-UNSUPPORTED_COMPRESSION_TYPE 76, INVALID_RECORD 87, TRANSACTION_ABORTABLE 120 (below v11: INVALID_TXN_STATE 48).
+UNSUPPORTED_COMPRESSION_TYPE 76, INVALID_RECORD 87, UNKNOWN_TOPIC_ID 100, TRANSACTION_ABORTABLE 120 (below v11:
+INVALID_TXN_STATE 48).
 """
 
 import asyncio
 from functools import lru_cache, partial
 from struct import Struct
 from typing import Final
+from uuid import UUID
 
 from kafkapy.coordinator.transaction.transaction import ProducerIdAndEpoch
 from kafkapy.errors import BrokerError
-from kafkapy.metadata.errors import InvalidRequiredAcksError, InvalidTopicError, TransactionalIdAuthorizationFailedError
+from kafkapy.metadata.errors import (
+    InvalidRequiredAcksError,
+    InvalidTopicError,
+    TransactionalIdAuthorizationFailedError,
+    UnknownTopicIdError,
+)
 from kafkapy.metadata.topic_rules import INTERNAL_TOPICS
 from kafkapy.network.errors import RefusedError, UnansweredFailureError
 from kafkapy.platform.disk_errors import as_storage_error
@@ -33,6 +43,8 @@ from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.message import ZERO_UUID, Message, Records
 from kafkapy.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -50,6 +62,7 @@ from kafkapy.records.batch import (
 )
 from kafkapy.records.errors import CorruptRecordError, InvalidRecordError, InvalidTimestampError, RecordsError
 from kafkapy.records.validate import (
+    FIRST_VERSION_OF_BATCHES,
     FIRST_VERSION_OF_ZSTD,
     MAX_LISTED_FAULTS,
     CheckedBatch,
@@ -67,6 +80,7 @@ from kafkapy.server.handlers.shared.confirmation import (
     Confirmation,
     ConfirmationRules,
 )
+from kafkapy.server.handlers.shared.endpoints import CurrentLeaders
 from kafkapy.server.handlers.shared.partition_rows import ROWS_IN_A_STEP
 from kafkapy.storage.errors import UnrecalledBatchError, UnverifiedBatchError
 from kafkapy.storage.log.log import Log
@@ -78,6 +92,8 @@ VALID_ACKS: Final = (-1, 0, 1)
 FIRST_VERSION_OF_STORAGE_ERROR: Final = 4
 """Older clients would not retry after KAFKA_STORAGE_ERROR: they get NOT_LEADER_OR_FOLLOWER and look for a leader."""
 FIRST_VERSION_WITH_LOG_START: Final = 5
+FIRST_VERSION_WITH_LEADERS: Final = 10
+FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 ADMIN_CLIENT: Final = "__admin_client"
 """The client id that may write to internal topics, as in Kafka."""
 WITHOUT_LOG_START: Final = frozenset(
@@ -104,6 +120,7 @@ _SMALLEST_PARSED_SIZE: Final = 51
 _BATCH: Final = Struct(">8xi4xb4xh")
 """Length, magic and attributes of a batch of format 2."""
 _NO_BATCH: Final = (0, 0, 0)
+_NO_RECORDS: Final = memoryview(b"")
 _KNOWN_TOPICS: Final = 1024
 MOST_NAMED_FAILURES: Final = 10
 
@@ -163,11 +180,15 @@ def _append_long(
 class _Appends:
     """The appends of one request: the answers so far, and those that wait for other replicas."""
 
-    __slots__ = ("context", "request", "acks", "all_plain", "refusal", "rows", "waiting", "faults_left")
+    __slots__ = ("context", "request", "topic_ids", "acks", "all_plain", "refusal", "rows", "waiting", "faults_left")
 
     def __init__(self, context: RequestContext, request: ProduceRequest) -> None:
         self.context = context
         self.request = request
+        self.topic_ids: dict[str, UUID] | None = None
+        """The ids by which the client names the topics; None if it names them by their names."""
+        if context.header.api_version >= FIRST_VERSION_WITH_TOPIC_IDS:
+            self.topic_ids = {topic.name: topic.topic_id for topic in request.topic_data}
         self.acks = request.acks
         self.all_plain = context.header.api_version >= FIRST_VERSION_OF_ZSTD
         """Whether each partition's records are just one batch of format 2, of a codec that the version knows."""
@@ -185,17 +206,20 @@ class _Appends:
     def examine(self, topic_partition: TopicPartition, data: PartitionProduceData) -> memoryview:
         """Return the records of a partition, before anything is appended.
 
-        Raises ``RefusedError`` for records that don't begin with a whole batch; it ends the connection, as Kafka fails
-        to parse such a request.
+        Below v3 it raises ``RefusedError`` for records that don't begin with a whole batch, which ends the connection,
+        as Kafka fails to parse such a request. For later versions ``append`` refuses them.
         """
-        records: memoryview | None = data.records  # type: ignore[assignment]  # as it was read
-        if records is None:
+        sent: memoryview | None = data.records  # type: ignore[assignment]  # as it was read
+        is_parsed_first = self.context.header.api_version < FIRST_VERSION_OF_BATCHES
+        if sent is None and is_parsed_first:
             raise RefusedError(f"records of {topic_partition} are null")
+        records = _NO_RECORDS if sent is None else sent
         size = len(records)
         length, magic, attributes = _BATCH.unpack_from(records) if size >= HEADER_SIZE else _NO_BATCH
         if length + LOG_OVERHEAD != size or magic != MAGIC:
             self.all_plain = False
-            _refuse_unparsable(topic_partition, records)
+            if is_parsed_first:
+                _refuse_unparsable(topic_partition, records)
         if attributes & TRANSACTIONAL_BIT and magic == MAGIC and self.request.transactional_id is None:
             self.refusal = TransactionalIdAuthorizationFailedError("transactional records without an id")
         return records
@@ -212,6 +236,8 @@ class _Appends:
             if partition is None or self.refusal is not None or not self.all_plain:
                 partition = self._partition_for(topic_partition, records)
             topic, index = topic_partition
+            if self.topic_ids is not None and not replicas.has_topic_id(topic, self.topic_ids[topic]):
+                raise UnknownTopicIdError(f"{topic} was replaced by another topic")
             if topic in INTERNAL_TOPICS and self.context.header.client_id != ADMIN_CLIENT:
                 raise InvalidTopicError(f"clients can't write to {topic}")
             log = partition.log
@@ -337,17 +363,26 @@ class _Appends:
         return self._response()
 
     def _response(self) -> Message:
-        rows, version = self.rows, self.context.header.api_version
+        rows, topic_ids, version = self.rows, self.topic_ids, self.context.header.api_version
         if len(rows) == 1 and version >= FIRST_VERSION_WITH_LOG_START:  # as nearly all of a producer's requests
             ((topic, row),) = rows
             if len(row) == _PLAIN_LENGTH and not row[1]:  # an unknown topic's name may be long: no template keeps it
-                return Filled(_of_one_partition(version, topic), row)
-        topics: dict[str, list[PartitionProduceResponse]] = {}
+                topic_id = None if topic_ids is None else topic_ids[topic]
+                return Filled(_of_one_partition(version, topic, topic_id), row)
+        leaders = CurrentLeaders(self.context)
+        topics: dict[str, TopicProduceResponse] = {}
         for topic, row in rows:
-            topics.setdefault(topic, []).append(PartitionProduceResponse(*row))
-        return ProduceResponse(
-            [TopicProduceResponse(topic, partition_responses=each) for topic, each in topics.items()]
-        )
+            answered = topics.get(topic)
+            if answered is None:
+                answered = topics[topic] = TopicProduceResponse(topic, partition_responses=[])
+                if topic_ids is not None:
+                    answered.topic_id = topic_ids[topic]
+            answered.partition_responses.append(PartitionProduceResponse(*row))
+            if row[1] == ErrorCode.NOT_LEADER_OR_FOLLOWER and version >= FIRST_VERSION_WITH_LEADERS:
+                leader = leaders.of(TopicPartition(topic, row[0]))
+                answered.partition_responses[-1].current_leader = LeaderIdAndEpoch(*leader)
+        endpoints = [NodeEndpoint(*each) for each in leaders.addresses.values()]
+        return ProduceResponse(list(topics.values()), node_endpoints=endpoints)
 
     def _check_unanswered(self) -> None:
         """End the connection of a request without an answer if it failed: the client would not know otherwise."""
@@ -358,12 +393,12 @@ class _Appends:
 
 
 @lru_cache(maxsize=_KNOWN_TOPICS)
-def _of_one_partition(version: int, topic: str) -> ResponseTemplate:
+def _of_one_partition(version: int, topic: str, topic_id: UUID | None) -> ResponseTemplate:
     """The response for a batch of one partition, without the texts of rejected records."""
 
     def make(index: int, error_code: int, base_offset: int, append_time_ms: int, log_start_offset: int) -> Message:
         row = PartitionProduceResponse(index, error_code, base_offset, append_time_ms, log_start_offset)
-        return ProduceResponse([TopicProduceResponse(topic, partition_responses=[row])])
+        return ProduceResponse([TopicProduceResponse(topic, topic_id or ZERO_UUID, [row])])
 
     return ResponseTemplate(make, "ihqqq", version)
 
@@ -403,10 +438,10 @@ def _formats(_context: RequestContext, request: ProduceRequest) -> str | None:
 
 def _varying(request: ProduceRequest) -> Vary[ProduceRequest]:
     transactional_id, acks, timeout_ms = request.transactional_id, request.acks, request.timeout_ms
-    name = request.topic_data[0].name
+    name, topic_id = request.topic_data[0].name, request.topic_data[0].topic_id
 
     def vary(integers: tuple[int, ...], records: Records | None) -> ProduceRequest:
-        topic = TopicProduceData(name, ZERO_UUID, [PartitionProduceData(integers[0], records)])
+        topic = TopicProduceData(name, topic_id, [PartitionProduceData(integers[0], records)])
         return ProduceRequest(transactional_id, acks, timeout_ms, [topic])
 
     return vary

@@ -1,13 +1,14 @@
-"""TxnOffsetCommit v0-5: stores offsets of a group that become valid when the producer's transaction is committed.
+"""TxnOffsetCommit v0-6: stores offsets of a group that become valid when the producer's transaction is committed.
 
 The coordinator of the group keeps them until the transaction's marker comes. From version 3 on a member and its
 generation are checked, if they are named (KIP-447). The coordinator of the transaction has to confirm that an
-AddOffsetsToTxn came before; from v5 on the group's partition is added to the transaction here (KIP-890).
+AddOffsetsToTxn came before; from v5 on the group's partition is added to the transaction here (KIP-890). From v6 on
+topics are named by id (KIP-516).
 Errors, by partition: UNKNOWN_TOPIC_OR_PARTITION 3, OFFSET_METADATA_TOO_LARGE 12, COORDINATOR_LOAD_IN_PROGRESS 14 (below
 v2: COORDINATOR_NOT_AVAILABLE 15), COORDINATOR_NOT_AVAILABLE 15, NOT_COORDINATOR 16, ILLEGAL_GENERATION 22,
 INVALID_GROUP_ID 24, UNKNOWN_MEMBER_ID 25, INVALID_COMMIT_OFFSET_SIZE 28, INVALID_REQUEST 42,
-INVALID_PRODUCER_EPOCH 47, INVALID_PRODUCER_ID_MAPPING 49, FENCED_INSTANCE_ID 82, TRANSACTION_ABORTABLE 120 (below v4:
-INVALID_TXN_STATE 48).
+INVALID_PRODUCER_EPOCH 47, INVALID_PRODUCER_ID_MAPPING 49, FENCED_INSTANCE_ID 82, UNKNOWN_TOPIC_ID 100,
+TRANSACTION_ABORTABLE 120 (below v4: INVALID_TXN_STATE 48).
 """
 
 from collections.abc import Awaitable, Generator, Mapping
@@ -87,9 +88,12 @@ def _confirm(context: "RequestContext", request: TxnOffsetCommitRequest) -> Step
 def _refuse(
     context: "RequestContext", request: TxnOffsetCommitRequest, error_code: int
 ) -> Steps[TxnOffsetCommitResponse]:
+    """The transaction can't have the offsets; partitions that do not exist have an error of their own."""
     errors: dict[TopicPartition, int] = {}
     for part in parts_of(request.topics):
-        errors.update((TopicPartition(part.name, each.partition_index), error_code) for each in part.partitions)
+        found, missing = split_by_existence(context.services.metadata.image, (part,), 0)
+        errors.update(dict.fromkeys(found, error_code))
+        errors.update(missing)
         yield
     return (yield from _build(_codes(context.header.api_version, errors, {})))
 

@@ -166,6 +166,8 @@ class ErrorAnswer:
         """A response's item for a request's ``item``, with the error code if ``code`` is given."""
         answer = getattr(self._module, place.item)()
         setattr(answer, place.answered, place.name_of(item))
+        if hasattr(item, "topic_id"):
+            answer.topic_id = item.topic_id
         if place.role is Role.RESOURCE:
             answer.resource_type = item.resource_type
         if code is not None:
@@ -281,20 +283,23 @@ class ErrorAnswer:
                     for each in topic.partitions}  # fmt: skip
         topics, partitions = PLACES[self._key]
         session = self._context.services.fetch_sessions.get(response.session_id)
+        image = self._context.services.metadata.image
         for named in names_in(self._context, self._request):
             if not self._select(named) or response.error_code:
                 continue
             if named not in answered:
                 data = self._blank(partitions._replace(named=""), named.partition, self._code)
                 topic = self._blank(topics._replace(named=""), named.topic)
+                topic.topic_id = image.topic_id(named.topic or "")
                 topic.partitions.append(data)
                 _put_together(response.responses, [topic], (topics, partitions))
             if named.topic is None or named.partition is None or session is None:
                 continue  # a fetch names both
-            known = session.partitions.get(TopicPartition(named.topic, named.partition))
+            key = session.key_of(TopicPartition(named.topic, named.partition), image.topic_id(named.topic))
+            known = session.partitions.get(key)
             if known is not None:
                 known.high_watermark = -1
-                session.is_due(TopicPartition(named.topic, named.partition))
+                session.is_due(key)
 
 
 def refusing(rule: Rule, handle: Handle) -> Handle:

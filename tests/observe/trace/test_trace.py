@@ -79,7 +79,7 @@ def test_every_request_and_every_answer_has_a_line(tmp_path: Path, shown: Shown)
             await client.reset()
             await until(lambda: len(broker.services.replica_manager.purgatory) == 0)
             client = await Client.connect(broker)
-            client.send(frame(produce_request("t", None), 8))
+            client.send(frame(produce_request("t", None), 2))
             assert await client.is_closed()
 
     run(scenario())

@@ -1,5 +1,6 @@
 from importlib import import_module
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -101,6 +102,12 @@ def test_named_in_lists_topics_partitions_and_groups(tmp_path: Path) -> None:
             later = FetchRequest(session_id=opened.session_id, session_epoch=1, topics=[])
             assert named(later, ApiKey.FETCH) == {NamedResource("a", 0), NamedResource("a", 1)}
             later.forgotten_topics_data = [ForgottenTopic("a", partitions=[1])]
+            assert named(later, ApiKey.FETCH) == {NamedResource("a", 0)}
+
+            ids = [await client.topic_id("a"), UUID(int=7)]
+            by_id = [FetchTopic(topic_id=each, partitions=[FetchPartition(0)]) for each in ids]
+            opened = await client.ask(FetchRequest(session_epoch=0, topics=by_id), 13)
+            later = FetchRequest(session_id=opened.session_id, session_epoch=1, topics=[])
             assert named(later, ApiKey.FETCH) == {NamedResource("a", 0)}
             await client.close()
 

@@ -5,6 +5,7 @@ import random
 import struct
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -69,6 +70,7 @@ def test_answers_are_those_of_decoded_requests(seed: int, tmp_path: Path) -> Non
             admin, client = await Client.connect(broker), await Client.connect(broker)
             await admin.create_topic("t", 2)
             await admin.create_topic("other")
+            ids = {name: await admin.topic_id(name) for name in ("t", "other")}
             fields: dict[str, Any] = {"topic": "t"}
             version = 11
             formed = 0
@@ -76,10 +78,11 @@ def test_answers_are_those_of_decoded_requests(seed: int, tmp_path: Path) -> Non
                 if rng.random() < 0.2:
                     await admin.produce(rng.choice(["t", "other"]), batch(b"v" * rng.randrange(300)))
                 if rng.random() < 0.1:
-                    version = rng.choice([4, *[10, 11, 12] * 4])
+                    version = rng.choice([4, *[10, 11, 12, 13, 18] * 4])
                 if step == 140:
                     await admin.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=5000), 3)
                 request = random_fetch(rng, fields)
+                request.topics[0].topic_id = ids.get(request.topics[0].topic, UUID(int=7))
                 request.session_epoch = rng.choice([-1] * 9 + [5])
                 if version < 11:
                     request.rack_id = ""
@@ -94,7 +97,7 @@ def test_answers_are_those_of_decoded_requests(seed: int, tmp_path: Path) -> Non
     run(scenario())
 
 
-@pytest.mark.parametrize("version", [11, 12])
+@pytest.mark.parametrize("version", [11, 12, 13, 18])
 def test_a_session_goes_on_as_with_decoded_requests(version: int, tmp_path: Path) -> None:
     """One session is continued on one connection, another one on a new connection each time."""
     rng = random.Random(version)
@@ -103,6 +106,7 @@ def test_a_session_goes_on_as_with_decoded_requests(version: int, tmp_path: Path
         async with running_broker(tmp_path) as broker:
             admin, client = await Client.connect(broker), await Client.connect(broker)
             await admin.create_topic("t", 2)
+            topic_id = await admin.topic_id("t")
             for _ in range(5):
                 await admin.produce("t", batch(b"v"))
             sessions = {"same": 0, "new": 0}
@@ -113,7 +117,8 @@ def test_a_session_goes_on_as_with_decoded_requests(version: int, tmp_path: Path
                 is_bare = epoch > 0 and rng.random() < 0.2  # what the session remembers is read
                 answers = []
                 for which, session_id in sessions.items():
-                    asked = fetch_request("t", offset, session_id=session_id, session_epoch=epoch)
+                    of_session = {"session_id": session_id, "session_epoch": epoch}
+                    asked = fetch_request("t", offset, topic_id=topic_id, **of_session)
                     if number == 90:
                         asked.topics[0].partitions.append(FetchPartition(1))
                     if is_bare:
@@ -135,24 +140,25 @@ def test_a_session_goes_on_as_with_decoded_requests(version: int, tmp_path: Path
     run(scenario())
 
 
-@pytest.mark.parametrize("version", [11, 12])
+@pytest.mark.parametrize("version", [11, 12, 13, 18])
 def test_a_fetch_waits_for_records(version: int, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             admin, client, fresh = [await Client.connect(broker) for _ in range(3)]
             await admin.create_topic("t")
             await admin.produce("t", batch(b"first"))
+            wanted = {"topic_id": await admin.topic_id("t"), "max_wait_ms": 60_000}
             for offset in (0, 0, 1, 2):
-                data = frame(fetch_request("t", offset, max_wait_ms=60_000, min_bytes=1), version)
+                data = frame(fetch_request("t", offset, **wanted), version)
                 answer = asyncio.ensure_future(raw(client, data))
                 if offset:
                     await until(lambda: len(broker.services.replica_manager.purgatory) == 1)
                     await admin.produce("t", batch(b"later"))
                 assert await answer == await raw(fresh, data)
             assert form_of(broker, client, version) is not None
-            unknown = frame(fetch_request("t", 99, max_wait_ms=60_000), version)
+            unknown = frame(fetch_request("t", 99, **wanted), version)
             assert await raw(client, unknown) == await raw(fresh, unknown)
-            at_once = frame(fetch_request("t", 3, max_wait_ms=0), version)
+            at_once = frame(fetch_request("t", 3, **wanted | {"max_wait_ms": 0}), version)
             assert await raw(client, at_once) == await raw(fresh, at_once)
 
     run(scenario())

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from harness.client import EPOCH_MS, Client, batch, frame, produce_request, values_of
+from kafkapy.protocol.message import ZERO_UUID
 from kafkapy.protocol.messages.delete_topics import DeleteTopicsRequest
 from kafkapy.protocol.messages.metadata import MetadataRequest
 from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -61,12 +62,13 @@ class Sender:
         self.topic = topic
         self.reconnects = reconnects
         self.client: Client | None = None
+        self.topic_id = ZERO_UUID
 
     async def answer(self, records: bytes, version: int, acks: int) -> Any:
         """The partition's answer; None if the broker has closed the connection."""
         if self.client is None or self.reconnects:
             self.client = await Client.connect(self.broker)
-        request = produce_request(self.topic, records, acks=acks)
+        request = produce_request(self.topic, records, acks=acks, topic_id=self.topic_id)
         try:
             response = await self.client.ask(request, version)
         except asyncio.IncompleteReadError:
@@ -95,8 +97,10 @@ def test_answers_and_logs_are_those_of_decoded_requests(seed: int, tmp_path: Pat
             senders = [Sender(broker, "repeated", reconnects=False), Sender(broker, "decoded", reconnects=True)]
             for sender in senders:
                 await admin.create_topic(sender.topic, **{"max__message__bytes": "20000000", **configs})
+                sender.topic_id = await admin.topic_id(sender.topic)
             for records in batches(rng, 60):
-                version, acks = rng.choice([8, 8, 8, 8, 7, 6, 9, 9, 9, 9, 12, 12, 12, 12]), rng.choice([1, 1, 1, -1, 5])
+                version = rng.choice([8, 8, 8, 8, 7, 6, 9, 9, 9, 9, 12, 12, 12, 12, 13, 13, 13, 13])
+                acks = rng.choice([1, 1, 1, -1, 5])
                 answers = [await sender.answer(records, version, acks) for sender in senders]
                 assert answers[0] == answers[1], (records[:80], version, acks)
             contents = [await sender.content() for sender in senders]

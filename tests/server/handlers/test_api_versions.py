@@ -9,7 +9,7 @@ from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.server.handlers import REGISTRY
 from tests.server.harness import run, running_broker
 
-FETCHING_AND_STORING = {0: (0, 12), 1: (0, 12), 8: (0, 9), 9: (0, 9)}
+FETCHING_AND_STORING = {0: (0, 13), 1: (0, 18), 8: (0, 10), 9: (0, 10)}
 BETWEEN_BROKERS = {4, 5, 6, 7, 56}
 TWO_LISTENERS = {
     "listeners": "PLAINTEXT://127.0.0.1:0,INNER://127.0.0.1:0",

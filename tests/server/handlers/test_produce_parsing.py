@@ -18,8 +18,8 @@ PLAIN = batch(b"a")
 TRANSACTIONAL = batch(b"a", is_transactional=True)
 
 
-def examined(*records: bytes | None) -> _Appends:
-    context = RequestContext(cast("Services", None), RequestHeader(ApiKey.PRODUCE, 8, 0), Session.local(""))
+def examined(*records: bytes | None, version: int = 8) -> _Appends:
+    context = RequestContext(cast("Services", None), RequestHeader(ApiKey.PRODUCE, version, 0), Session.local(""))
     appends = _Appends(context, ProduceRequest(None, 1, 1000))
     for index, each in enumerate(records):
         data = PartitionProduceData(index, None if each is None else memoryview(each))
@@ -46,4 +46,5 @@ def test_examine_tells_plain_and_transactional_batches(records: tuple[bytes, ...
 @pytest.mark.parametrize("records", [None, b"", PLAIN[:40], MESSAGE[:30], bytes(40), PLAIN[:16] + b"\x09" + PLAIN[17:]])
 def test_records_without_a_whole_batch_are_refused(records: bytes | None) -> None:
     with pytest.raises(RefusedError, match="t-1"):
-        examined(PLAIN, records)
+        examined(PLAIN, records, version=2)
+    assert not examined(PLAIN, records, version=3).all_plain

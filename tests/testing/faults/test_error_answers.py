@@ -2,6 +2,7 @@ import asyncio
 import struct
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -20,7 +21,11 @@ from kafkapy.protocol.messages.describe_configs import DescribeConfigsRequest, D
 from kafkapy.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkapy.protocol.messages.join_group import JoinGroupRequest
 from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkapy.protocol.messages.offset_commit import OffsetCommitRequest
+from kafkapy.protocol.messages.offset_fetch import OffsetFetchRequest
 from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkapy.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from kafkapy.protocol.places import PLACES
 from kafkapy.server.handlers import REGISTRY
 from kafkapy.testing.faults.error_answers import release_bodies
 from kafkapy.types import TopicPartition
@@ -31,22 +36,32 @@ from tests.testing.requests import TOPIC, errors_in, request_of
 SERVED = [api for api in REGISTRY.values() if not api.between_brokers]
 
 
-def _in_version(request: Any, version: int) -> Any:
-    """DeleteTopics has another list from the version with ids on."""
+def _in_version(request: Any, version: int, topic_id: UUID) -> Any:
+    """Topics get the id by which later versions name them; DeleteTopics has another list from that version on."""
     if isinstance(request, DeleteTopicsRequest) and version >= 6:
         return DeleteTopicsRequest([DeleteTopicState(name) for name in request.topic_names], timeout_ms=1000)
+    if isinstance(request, ProduceRequest | FetchRequest | OffsetCommitRequest | TxnOffsetCommitRequest):
+        place = PLACES[request.API_KEY][0]
+        for topic in getattr(request, place.request):
+            topic.topic_id = topic_id
+    if isinstance(request, OffsetFetchRequest):
+        for topic in (each for group in request.groups for each in group.topics or ()):
+            topic.topic_id = topic_id
     return request
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_every_version_of_every_api_can_answer_an_error(tmp_path: Path, when: str) -> None:
     async def scenario() -> None:
-        async with faulty(tmp_path) as (faults, _, client):
-            await client.create_topic(TOPIC)
+        async with faulty(tmp_path) as (faults, broker, client):
             for api in SERVED:
+                if TOPIC not in broker.services.metadata.image.topics:  # at first, and behind DeleteTopics
+                    await client.create_topic(TOPIC)
+                topic_id = await client.topic_id(TOPIC)
                 for version in range(api.min_version, api.max_version + 1):
                     with faults.error("THROTTLING_QUOTA_EXCEEDED", api=int(api.key), when=when) as rule:
-                        response = await client.ask(_in_version(request_of(api.key, version), version), version)
+                        request = _in_version(request_of(api.key, version), version, topic_id)
+                        response = await client.ask(request, version)
                     place = f"{api.module} v{version}"
                     assert set(errors_in(api.key, response)) == {ErrorCode.THROTTLING_QUOTA_EXCEEDED}, place
                     assert rule.fired == 1, place
@@ -76,6 +91,29 @@ def test_partitions_that_a_rule_does_not_select_are_handled(tmp_path: Path) -> N
             codes = {each.index: (each.error_code, each.base_offset) for each in topic.partition_responses}
             assert codes == {0: (0, 0), 1: (6, -1)}
             assert broker.services.replica_manager.partition(TopicPartition("a", 1)).log.log_end_offset == 0
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_rule_selects_topics_by_name_that_requests_name_by_id(tmp_path: Path, when: str) -> None:
+    async def scenario() -> None:
+        async with faulty(tmp_path) as (faults, _, client):
+            ids = {}
+            for name in ("a", "b"):
+                await client.create_topic(name)
+                await client.produce(name, batch(b"x"))
+                ids[name] = await client.topic_id(name)
+            topics = [
+                FetchTopic(topic_id=each, partitions=[FetchPartition(0, fetch_offset=1)]) for each in ids.values()
+            ]
+            opened = await client.ask(FetchRequest(session_epoch=0, topics=topics), 13)
+            with faults.error("NOT_LEADER_OR_FOLLOWER", api="Fetch", topic="a", when=when) as rule:
+                answer = await client.ask(FetchRequest(session_id=opened.session_id, session_epoch=1), 13)
+            assert rule.fired == 1
+            assert [(each.topic_id, each.partitions[0].error_code) for each in answer.responses] == [(ids["a"], 6)]
+            answer = await client.ask(FetchRequest(session_id=opened.session_id, session_epoch=2), 13)
+            assert [(each.topic_id, each.partitions[0].error_code) for each in answer.responses] == [(ids["a"], 0)]
 
     run(scenario())
 

@@ -1,6 +1,6 @@
 """The rule which clients may send requests about delegation tokens."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkapy.network.session import ANONYMOUS
 from kafkapy.protocol.errors import ErrorCode
@@ -8,6 +8,10 @@ from kafkapy.server.dispatch.context import RequestContext
 
 if TYPE_CHECKING:
     from kafkapy.metadata.delegation_tokens import TokenStore
+
+
+FIRST_VERSION_OF_REQUESTERS: Final = 3
+"""Of CreateDelegationToken and DescribeDelegationToken: who created a token may be another than its owner (KIP-373)."""
 
 
 def may_use_tokens(context: RequestContext) -> bool:
