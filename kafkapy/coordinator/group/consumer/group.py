@@ -211,13 +211,11 @@ class ConsumerGroup(Group):
     def replay_current(self, member_id: str, current: CurrentAssignment) -> None:
         """A member has a current assignment."""
         member = self._member(member_id)
-        former_epoch = member.current.member_epoch
         self._drop_assigned(member)
         member.current = current
         for each in _partitions_of(current):
             self._owners[each] = member_id
-        if current.state is not MemberState.UNREVOKED_PARTITIONS or current.member_epoch != former_epoch:
-            member.stop_revocation()
+        member.stop_revocation()  # its time-out begins with each revocation
 
     def replay_no_current(self, member_id: str) -> None:
         """A member has no partitions any more."""

@@ -37,8 +37,6 @@ def reconcile(
         return current
     if state is MemberState.UNREVOKED_PARTITIONS and _owns(owned, current.revoking):
         return current
-    if state is MemberState.UNREVOKED_PARTITIONS:
-        current = current.at(current.member_epoch + 1)
     return _next(current, target, owned, is_free)
 
 
