@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 class Group(ABC):
     """The id, the offsets and the share of the memory budget of one group."""
 
-    __slots__ = ("group_id", "offsets", "budget", "_name_size", "_is_writing", "_waiting")
+    __slots__ = ("group_id", "offsets", "budget", "_name_size", "_waiting")
 
     def __init__(self, group_id: str, budget: MetadataBudget) -> None:
         self.group_id = group_id
         self.offsets = Offsets()
         self.budget = budget
         self._name_size = 0
-        self._is_writing = False
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: deque[Callable[[], None]] | None = None
+        """The decisions that wait while records are being appended; else None: most groups only have offsets."""
 
     def charge_name(self) -> None:
         """Count the group id, from the first member on: groups that only have offsets are in the log."""
@@ -58,25 +58,27 @@ class Group(ABC):
 
     def when_idle(self, decide: Callable[[], None]) -> None:
         """Call ``decide`` now, or when the records that wait for other replicas are acknowledged or refused."""
-        if self._is_writing:
-            self._waiting.append(decide)
-        else:
+        if self._waiting is None:
             decide()
+        else:
+            self._waiting.append(decide)
 
     @property
     def is_writing(self) -> bool:
         """Whether records are being appended on which all further decisions on the group depend."""
-        return self._is_writing
+        return self._waiting is not None
 
     def write_started(self) -> None:
         """Such records are being appended."""
-        self._is_writing = True
+        self._waiting = deque()
 
     def write_ended(self) -> None:
         """The log has the records, or refused them: make the decisions that wait, up to the next append."""
-        self._is_writing = False
-        while self._waiting and not self._is_writing:
-            self._waiting.popleft()()
+        waiting, self._waiting = self._waiting or deque(), None
+        while waiting and not self.is_writing:
+            waiting.popleft()()
+        for decide in waiting:
+            self.when_idle(decide)
 
     # State
 

@@ -52,16 +52,23 @@ class _Upgraded(NamedTuple):
 # Upgrade
 
 
-def upgrade_records(group: ClassicGroup, image: TopicImages, now_ms: int) -> list[Record]:
+def upgrade(group: ClassicGroup, image: TopicImages, now_ms: int, upgraded: ConsumerGroup) -> list[Record]:
     """The records by which a classic group with members becomes a consumer group.
 
-    Raises ``UpgradeRefusedError``.
+    ``upgraded`` is a new group; it is set to what their replay makes, without decoding them. Raises
+    ``UpgradeRefusedError``.
     """
     group_id, epoch = group.group_id, _epoch(group)
     members = {each.member_id: _upgraded(group, each, image) for each in group.members.values()}
     names = {name for each in members.values() for name in each.metadata.topic_names}
     hashed = metadata_hash(existing_topics(image, names))
     targets = {member_id: _partitions(each.current.assigned) for member_id, each in members.items()}
+    for member_id, each in members.items():
+        upgraded.replay_member(member_id, each.metadata)
+        upgraded.replay_target(member_id, targets[member_id])
+        upgraded.replay_current(member_id, each.current)
+    upgraded.replay_group(epoch, hashed)
+    upgraded.replay_assignment_epoch(epoch, 0)
     return [
         *group.tombstones(now_ms),
         *(stored.member_record(group_id, member_id, each.metadata, now_ms) for member_id, each in members.items()),

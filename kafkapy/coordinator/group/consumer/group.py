@@ -11,7 +11,7 @@ Laws
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -93,7 +93,7 @@ class ConsumerGroup(Group):
     @property
     def is_empty(self) -> bool:
         """See ``Group``. A group whose first member is being appended is not empty."""
-        return not self.members and not self._is_dead and not self._is_writing
+        return not self.members and not self._is_dead and not self.is_writing
 
     @property
     def has_record(self) -> bool:
@@ -185,7 +185,9 @@ class ConsumerGroup(Group):
             member.stop_join()
             member.stop_sync()
         self._charge(member, 1)
-        self._count_classic(metadata, 1)
+        if metadata.classic is not None:
+            self.classic_count += 1
+            self.classic_protocols.update(name for name, _ in metadata.classic.protocols)
         self.subscribed.update(metadata.topic_names)
         self.expressions.replay_member(metadata.topic_regex, 1)
         if metadata.instance_id is not None:
@@ -227,9 +229,8 @@ class ConsumerGroup(Group):
         """A regular expression selects the topics, or is not used any more."""
         former = self.expressions.selected(pattern)
         self.expressions.replay_topics(pattern, topics, resolved_ms)
-        self.subscribed.subtract(former)
         self.subscribed.update(topics or NO_TOPICS)
-        self.subscribed += Counter()  # drop the topics that are not subscribed any more
+        _subtract(self.subscribed, former)
         self.budget.used_bytes += TOPIC_BYTES * (len(topics or NO_TOPICS) - len(former))
 
     def _member(self, member_id: str) -> ConsumerMember:
@@ -249,20 +250,15 @@ class ConsumerGroup(Group):
 
     def _forget_metadata(self, member: ConsumerMember) -> None:
         self._charge(member, -1)
-        self._count_classic(member.metadata, -1)
-        self.subscribed.subtract(member.metadata.topic_names)
+        classic = member.metadata.classic
+        if classic is not None:
+            self.classic_count -= 1
+            _subtract(self.classic_protocols, [name for name, _ in classic.protocols])
+        _subtract(self.subscribed, member.metadata.topic_names)
         self.expressions.replay_member(member.metadata.topic_regex, -1)
-        self.subscribed += Counter()  # drop the topics that no member names any more
         instance_id = member.metadata.instance_id
         if instance_id is not None and self.static_ids.get(instance_id) == member.member_id:
             del self.static_ids[instance_id]
-
-    def _count_classic(self, metadata: MemberMetadata, sign: int) -> None:
-        if metadata.classic is not None:
-            self.classic_count += sign
-            for name, _ in metadata.classic.protocols:
-                self.classic_protocols[name] += sign
-            self.classic_protocols += Counter()  # drop the strategies that no member names any more
 
     def _charge(self, member: ConsumerMember, sign: int) -> None:
         self.budget.used_bytes += sign * (member.metadata.size() + text_size(member.member_id))
@@ -344,6 +340,14 @@ class ConsumerGroup(Group):
     def is_read(self, topic: str) -> bool:
         """See ``Group``."""
         return topic in self.subscribed
+
+
+def _subtract(counts: Counter[str], names: Iterable[str]) -> None:
+    """Count the names once less, and drop those that are not counted any more."""
+    for name in names:
+        counts[name] -= 1
+        if not counts[name]:
+            del counts[name]
 
 
 def _stale(member: ConsumerMember) -> int:

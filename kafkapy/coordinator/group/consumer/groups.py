@@ -19,7 +19,7 @@ from kafkapy.coordinator.group.consumer.calls import (
     NamedPartitions,
     Partitions,
 )
-from kafkapy.coordinator.group.consumer.conversion import UpgradeRefusedError, restore_protocols, upgrade_records
+from kafkapy.coordinator.group.consumer.conversion import UpgradeRefusedError, restore_protocols, upgrade
 from kafkapy.coordinator.group.consumer.expressions import select_topics
 from kafkapy.coordinator.group.consumer.group import ConsumerGroup
 from kafkapy.coordinator.group.consumer.heartbeats import (
@@ -38,11 +38,9 @@ from kafkapy.coordinator.group.group import Group, GroupType
 from kafkapy.coordinator.group.metadata_budget import MEMBER_BYTES, TOPIC_BYTES, MetadataBudget
 from kafkapy.coordinator.group.records import (
     ConsumerGroupKey,
-    ConsumerKey,
     GroupKey,
     OffsetKey,
     RecordKey,
-    decode_key,
 )
 from kafkapy.coordinator.group.runtime import GroupRuntime
 from kafkapy.coordinator.group.settings import GroupSettings
@@ -175,19 +173,14 @@ class ConsumerGroups(GroupType):
 
     def _upgraded(self, found: ClassicGroup) -> tuple[ConsumerGroup, list[Record]]:
         """The consumer group that a classic one with members becomes, and the records of the change."""
-        try:
-            check_upgrade(found, self.rules)
-            records = upgrade_records(found, self.image, self._runtime.now_ms())
-        except UpgradeRefusedError as error:
-            raise HeartbeatRefusedError(ErrorCode.GROUP_ID_NOT_FOUND, str(error)) from error
         self.check_memory(found.members.used_bytes)
         # the decision is made on this group; the shard gets its own by the replay of the records
         group = ConsumerGroup(found.group_id, self.sessions, self.topic_name, MetadataBudget())
-        for record in records:
-            key = decode_key(record.key or b"")
-            if isinstance(key, ConsumerKey) and record.value is not None:
-                replay_value(lambda _: group, key, record.value)
-        return group, records
+        try:
+            check_upgrade(found, self.rules)
+            return group, upgrade(found, self.image, self._runtime.now_ms(), group)
+        except UpgradeRefusedError as error:
+            raise HeartbeatRefusedError(ErrorCode.GROUP_ID_NOT_FOUND, str(error)) from error
 
     def _write_for(
         self, shard: GroupShard, found: Group | None, change: GroupChange, then: Callable[[int], None]
