@@ -1,6 +1,6 @@
 """The consumer type of groups: the entry of ConsumerGroupHeartbeat and ConsumerGroupDescribe."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -9,6 +9,7 @@ from kafkapy.clock import Clock
 from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.group.classic.group import ClassicGroup
 from kafkapy.coordinator.group.classic.groups import ClassicGroups
+from kafkapy.coordinator.group.classic.protocols import Protocols
 from kafkapy.coordinator.group.consumer.assignors import ASSIGNORS
 from kafkapy.coordinator.group.consumer.calls import (
     JOIN_EPOCH,
@@ -45,7 +46,7 @@ from kafkapy.coordinator.group.records import (
 from kafkapy.coordinator.group.runtime import GroupRuntime
 from kafkapy.coordinator.group.settings import GroupSettings
 from kafkapy.coordinator.group.shard import GroupShard
-from kafkapy.coordinator.group.writes import GroupWrite
+from kafkapy.coordinator.group.writes import MEMBER_ERRORS, GroupWrite
 from kafkapy.coordinator.runtime import Background, Metadata
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.records.record import Record
@@ -135,7 +136,7 @@ class ConsumerGroups(GroupType):
     def _decide_on(
         self, shard: GroupShard, found: Group | None, call: HeartbeatCall, answer: Answer[HeartbeatResult]
     ) -> None:
-        group, conversion = self._group_for(found, call)
+        group, conversion = self._group_for(shard, found, call)
         change = self.change_of(group)
         change.records += conversion
         former = None if call.instance_id is None else group.static_member(call.instance_id)
@@ -153,7 +154,9 @@ class ConsumerGroups(GroupType):
             return
         self._write_for(shard, found, change, lambda error_code: self._written(shard, call, result, error_code, answer))
 
-    def _group_for(self, found: Group | None, call: HeartbeatCall) -> tuple[ConsumerGroup, list[Record]]:
+    def _group_for(
+        self, shard: GroupShard, found: Group | None, call: HeartbeatCall
+    ) -> tuple[ConsumerGroup, list[Record]]:
         """The group of the request, and the records that make it a consumer group.
 
         Only a member that joins makes one, in place of none, of a group without members, or of a classic group of
@@ -169,11 +172,12 @@ class ConsumerGroups(GroupType):
             return self.new_group(group_id), [] if found is None else found.tombstones(self._runtime.now_ms())
         if call.member_epoch != JOIN_EPOCH or not isinstance(found, ClassicGroup):
             raise HeartbeatRefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
-        return self._upgraded(found)
+        return self._upgraded(shard, found)
 
-    def _upgraded(self, found: ClassicGroup) -> tuple[ConsumerGroup, list[Record]]:
+    def _upgraded(self, shard: GroupShard, found: ClassicGroup) -> tuple[ConsumerGroup, list[Record]]:
         """The consumer group that a classic one with members becomes, and the records of the change."""
         self.check_memory(found.members.used_bytes)
+        self.check_batch(shard, (each.protocols for each in found.members.values()))
         # the decision is made on this group; the shard gets its own by the replay of the records
         group = ConsumerGroup(found.group_id, self.sessions, self.topic_name, MetadataBudget())
         try:
@@ -223,6 +227,13 @@ class ConsumerGroups(GroupType):
             raise HeartbeatRefusedError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED, "The members of all groups take too much memory."
             )
+
+    def check_batch(self, shard: GroupShard, members: Iterable[Protocols]) -> None:
+        """Raise ``HeartbeatRefusedError`` if the log can't take the metadata, before time is spent on reading them."""
+        size = sum(len(metadata) for protocols in members for _, metadata in protocols)
+        if size > self._runtime.largest_batch(shard):
+            error_code = MEMBER_ERRORS[ErrorCode.MESSAGE_TOO_LARGE]
+            raise HeartbeatRefusedError(error_code, "The metadata of the members exceed the largest batch.")
 
     def _written(
         self,
