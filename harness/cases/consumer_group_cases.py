@@ -18,7 +18,7 @@ from kafkapy.protocol.messages.consumer_group_heartbeat import ConsumerGroupHear
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
-A, B, C = "member-a", "member-b", "member-c"
+A, B, C, D = "member-a", "member-b", "member-c", "member-d"
 LEAVES, LEAVES_FOR_A_WHILE = -1, -2
 VERSION, FIND, METADATA = 1, 3, 12
 PATIENCE_S: Final = 0.2
@@ -184,6 +184,20 @@ def three_members_of_two_topics(talk: ConsumerTalk) -> None:
     talk.show()
 
 
+def two_revocations(talk: ConsumerTalk) -> None:
+    """A member loses further partitions before it has revoked the first ones; its epoch stays."""
+    talk.first_beat(A, "t", "u")
+    talk.beat(A, owned={"t": [0, 1], "u": [0, 1]})
+    talk.first_beat(B, "t", "u")
+    kept = talk.owned_after(talk.beat(A))
+    talk.first_beat(C, "t", "u")
+    talk.first_beat(D, "t", "u")
+    kept = talk.owned_after(talk.beat(A, owned=kept))
+    talk.show()
+    talk.beat(A, owned=kept)
+    talk.show()
+
+
 def ranges(talk: ConsumerTalk) -> None:
     """A group with the assignor ``range``, which most members prefer."""
     talk.first_beat(A, "t", "u", server_assignor="range")
@@ -343,6 +357,7 @@ CONVERSATIONS: Final[dict[str, Callable[[ConsumerTalk], None]]] = {
     "one member": one_member,
     "two members": two_members,
     "three members of two topics": three_members_of_two_topics,
+    "two revocations": two_revocations,
     "ranges": ranges,
     "static members": static_members,
     "epochs": epochs,

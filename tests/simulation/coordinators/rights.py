@@ -45,7 +45,7 @@ class Standing:
         self.granted: Owned = NOTHING
         """The partitions to which it has a right."""
         self.since: dict[tuple[UUID, int], int] = {}
-        """The epoch at which each assigned partition was assigned."""
+        """The epoch at which each partition was assigned that it has, or that it has to revoke."""
         self.heard_ms = 0
         """When it sent the last request that was answered."""
         self.asked_ms: int | None = None
@@ -120,7 +120,8 @@ class Rights:
             known.epoch, known.previous_epoch = result.member_epoch, known.epoch
         if result.assignment is not None:
             known.assigned = flat(result.assignment)
-            known.since = {each: known.since.get(each, known.epoch) for each in known.assigned}
+            known.since |= dict.fromkeys(known.assigned - known.since.keys(), known.epoch)
+        known.since = {each: since for each, since in known.since.items() if each in known.assigned | known.granted}
         for other_id, other in self.standings.items():
             shared = other.granted & known.assigned
             if shared and other is not known and not self.may_be_fenced(other, now_ms):

@@ -120,6 +120,7 @@ class ClassicMembers:
         self, shard: GroupShard, group: ConsumerGroup, call: JoinCall, answer: Answer[JoinResult], *, is_new: bool
     ) -> None:
         member = self._member_of(group, call, is_new=is_new)
+        self._groups.check_batch(shard, [call.protocols])
         subscription = self._subscription(call)
         self._groups.check_memory(_size(call, subscription) - (member.metadata.size() if member.is_classic else 0))
         change = self._groups.change_of(group)

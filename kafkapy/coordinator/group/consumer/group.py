@@ -198,8 +198,7 @@ class ConsumerGroup(Group):
             member.stop_sync()
         self._charge(member, 1)
         self._count_topics(metadata.topic_names, 1)
-        self._count_assignor(metadata.server_assignor, 1)
-        self._count_classic(metadata, 1)
+        self._count_choices(metadata, 1)
         self.expressions.replay_member(metadata.topic_regex, 1)
         if metadata.instance_id is not None:
             self.static_ids[metadata.instance_id] = member_id
@@ -224,13 +223,11 @@ class ConsumerGroup(Group):
     def replay_current(self, member_id: str, current: CurrentAssignment) -> None:
         """A member has a current assignment."""
         member = self._member(member_id)
-        former_epoch = member.current.member_epoch
         self._drop_assigned(member)
         member.current = current
         for each in _partitions_of(current):
             self._owners[each] = member_id
-        if current.state is not MemberState.UNREVOKED_PARTITIONS or current.member_epoch != former_epoch:
-            member.stop_revocation()
+        member.stop_revocation()  # its time-out begins with each revocation
 
     def replay_no_current(self, member_id: str) -> None:
         """A member has no partitions any more."""
@@ -264,8 +261,7 @@ class ConsumerGroup(Group):
     def _forget_metadata(self, member: ConsumerMember) -> None:
         self._charge(member, -1)
         self._count_topics(member.metadata.topic_names, -1)
-        self._count_assignor(member.metadata.server_assignor, -1)
-        self._count_classic(member.metadata, -1)
+        self._count_choices(member.metadata, -1)
         self.expressions.replay_member(member.metadata.topic_regex, -1)
         instance_id = member.metadata.instance_id
         if instance_id is not None and self.static_ids.get(instance_id) == member.member_id:
@@ -283,18 +279,14 @@ class ConsumerGroup(Group):
             else:
                 del subscribed[name]
 
-    def _count_assignor(self, name: str | None, change: int) -> None:
-        if name is not None:
-            self.preferred_assignors[name] += change
-            if not self.preferred_assignors[name]:
-                del self.preferred_assignors[name]
-
-    def _count_classic(self, metadata: MemberMetadata, sign: int) -> None:
+    def _count_choices(self, metadata: MemberMetadata, change: int) -> None:
+        """Count the assignor that the member prefers, or the strategies of a member of the classic protocol."""
+        if metadata.server_assignor is not None:
+            _count(self.preferred_assignors, metadata.server_assignor, change)
         if metadata.classic is not None:
-            self.classic_count += sign
+            self.classic_count += change
             for name, _ in metadata.classic.protocols:
-                self.classic_protocols[name] += sign
-            self.classic_protocols += Counter()  # drop the strategies that no member names any more
+                _count(self.classic_protocols, name, change)
 
     def _charge(self, member: ConsumerMember, sign: int) -> None:
         self.budget.used_bytes += sign * (member.metadata.size() + text_size(member.member_id))
@@ -376,6 +368,13 @@ class ConsumerGroup(Group):
     def is_read(self, topic: str) -> bool:
         """See ``Group``."""
         return topic in self.subscribed
+
+
+def _count(counts: Counter[str], name: str, change: int) -> None:
+    """Count the name, and drop it if it is not counted any more."""
+    counts[name] += change
+    if not counts[name]:
+        del counts[name]
 
 
 def _stale(member: ConsumerMember) -> int:

@@ -1,7 +1,7 @@
 """The consumer type of groups: the entry of ConsumerGroupHeartbeat and ConsumerGroupDescribe."""
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -10,6 +10,7 @@ from kafkapy.clock import Clock
 from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.group.classic.group import ClassicGroup
 from kafkapy.coordinator.group.classic.groups import ClassicGroups
+from kafkapy.coordinator.group.classic.protocols import Protocols
 from kafkapy.coordinator.group.consumer.assignors import ASSIGNORS
 from kafkapy.coordinator.group.consumer.calls import (
     JOIN_EPOCH,
@@ -41,7 +42,7 @@ from kafkapy.coordinator.group.records import ConsumerGroupKey, GroupKey, Offset
 from kafkapy.coordinator.group.runtime import GroupRuntime
 from kafkapy.coordinator.group.settings import GroupSettings
 from kafkapy.coordinator.group.shard import GroupShard
-from kafkapy.coordinator.group.writes import FollowedWrite
+from kafkapy.coordinator.group.writes import MEMBER_ERRORS, FollowedWrite
 from kafkapy.coordinator.runtime import Background, Metadata
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.text import text_size
@@ -142,7 +143,7 @@ class ConsumerGroups(GroupType):
     def _decide_on(
         self, shard: GroupShard, found: Group | None, call: HeartbeatCall, answer: Answer[HeartbeatResult]
     ) -> None:
-        change = self._change_for(found, call)
+        change = self._change_for(shard, found, call)
         group = change.group
         former = None if call.instance_id is None else group.static_member(call.instance_id)
         then = partial(self._decided, shard, change, call, answer)
@@ -162,7 +163,7 @@ class ConsumerGroups(GroupType):
         """A decision on the group that begins now."""
         return GroupChange(group, self.image, self.rules, self._runtime.now_ms)
 
-    def _change_for(self, found: Group | None, call: HeartbeatCall) -> GroupChange:
+    def _change_for(self, shard: GroupShard, found: Group | None, call: HeartbeatCall) -> GroupChange:
         """The decision on a request to the group that was found.
 
         Only a member that joins makes a consumer group, in place of none, of a group without members, or of a classic
@@ -180,16 +181,17 @@ class ConsumerGroups(GroupType):
             return change
         if call.member_epoch != JOIN_EPOCH or not isinstance(found, ClassicGroup):
             raise HeartbeatRefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
-        return self._upgrading(found)
+        return self._upgrading(shard, found)
 
-    def _upgrading(self, found: ClassicGroup) -> GroupChange:
+    def _upgrading(self, shard: GroupShard, found: ClassicGroup) -> GroupChange:
         """A decision that upgrades a classic group with members."""
+        self.check_memory(found.members.used_bytes)
+        self.check_batch(shard, (each.protocols for each in found.members.values()))
         try:
             check_upgrade(found, self.rules)
             upgrade = read_upgrade(found, self.image)
         except UpgradeRefusedError as error:
             raise HeartbeatRefusedError(ErrorCode.GROUP_ID_NOT_FOUND, str(error)) from error
-        self.check_memory(found.members.used_bytes)
         # the decision is made on this group; the shard gets its own by the replay of the records
         group = ConsumerGroup(found.group_id, self.sessions, self.topic_name, MetadataBudget(), self._run)
         upgrade.apply_to(group)
@@ -211,6 +213,13 @@ class ConsumerGroups(GroupType):
             raise HeartbeatRefusedError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED, "The members of all groups take too much memory."
             )
+
+    def check_batch(self, shard: GroupShard, members: Iterable[Protocols]) -> None:
+        """Raise ``HeartbeatRefusedError`` if the log can't take the metadata, before time is spent on reading them."""
+        size = sum(len(metadata) for protocols in members for _, metadata in protocols)
+        if size > self._runtime.largest_batch(shard):
+            error_code = MEMBER_ERRORS[ErrorCode.MESSAGE_TOO_LARGE]
+            raise HeartbeatRefusedError(error_code, "The metadata of the members exceed the largest batch.")
 
     def _decided(
         self,

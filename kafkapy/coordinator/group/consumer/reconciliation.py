@@ -50,11 +50,7 @@ def reconcile(
         return _without_other_topics(current, request) if request.is_subscription_changed else current
     subscribed = {topic_id: each for topic_id, each in target.partitions.items() if request.subscribes(topic_id)}
     subscribed_target = MemberTarget(target.epoch, subscribed)
-    if state is not MemberState.UNREVOKED_PARTITIONS:
-        return (yield from _next(current, subscribed_target, owned, is_free))
-    following = yield from _next(current.at(current.member_epoch + 1), subscribed_target, owned, is_free)
-    # the member knows only the epoch before both steps, and sends it again if the response is lost
-    return following._replace(previous_epoch=current.member_epoch)
+    return (yield from _next(current, subscribed_target, owned, is_free))
 
 
 def _without_other_topics(current: CurrentAssignment, request: MemberRequest) -> CurrentAssignment:

@@ -156,6 +156,12 @@ def test_the_bound_on_the_memory_of_all_members() -> None:
     assert world.join_as("m").value.error_code == 0
 
 
+def test_metadata_that_no_batch_can_hold_are_not_read() -> None:
+    world = settled_world()
+    assert world.join_as("n", protocols=(("range", b"\0" * 2_000_000),)).value.error_code == -1
+    assert set(world.epochs_of()) == {"c", "m"}
+
+
 def test_the_checks_of_sync_and_heartbeat() -> None:
     world = settled_world()
     for member_id, generation, instance_id, error_code in (

@@ -250,6 +250,17 @@ def test_a_group_without_room_in_memory_is_not_converted() -> None:
     assert world.heartbeat(member_id, 1) == 0
 
 
+def test_a_group_whose_records_no_batch_can_hold_is_not_converted() -> None:
+    world = MigrationWorld()
+    member_id = world.classic()
+    world.log.config.max_message_bytes = 10
+    assert world.enter("c").error_code == -1
+    assert world.heartbeat(member_id, 1) == 0
+    world.log.config.max_message_bytes = 300
+    assert world.enter("c").error_code == -1
+    assert world.heartbeat(member_id, 1) == REBALANCE
+
+
 @pytest.mark.parametrize("policy", ["disabled", "downgrade", "upgrade", "BIDIRECTIONAL"])
 def test_the_policy(policy: str) -> None:
     world = MigrationWorld(group_consumer_migration_policy=policy)

@@ -51,8 +51,22 @@ def test_a_member_that_has_to_revoke_again_keeps_its_place() -> None:
     world.enter("b", topic_names=("t",))
     assert world.epochs("a", 2) == (2, {T: [0], U: [0, 1]})
     world.enter("c", topic_names=("u",))
-    assert world.epochs("a", 2, owned={T: [0], U: [0, 1]})[0] == 3
+    assert world.epochs("a", 2, owned={T: [0], U: [0, 1]})[0] == 2
     assert world.epochs("b", 3)[1] == {T: [1, 2]}
+
+
+def test_each_revocation_has_the_whole_rebalance_timeout() -> None:
+    world = ConsumerWorld()
+    world.enter("a", topic_names=("t", "u"))
+    world.enter("b", topic_names=("t",))
+    world.beat("a", 2)
+    world.clock.advance(20_000)
+    world.enter("c", topic_names=("u",))
+    world.beat("a", 2, owned={T: [0], U: [0, 1]})
+    world.clock.advance(20_000)
+    assert "a" in world.consumer_group().members
+    world.clock.advance(10_000)
+    assert "a" not in world.consumer_group().members
 
 
 @pytest.mark.parametrize(
