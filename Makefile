@@ -5,7 +5,8 @@
 #              killed in some (CLUSTER=kafka-2.7.2-cluster: the same on Apache Kafka)
 # make compatibility  the compatibility suite on every Kafka release that is here; docs/compatibility.md says what came out
 # make check   format, lint, types, layers, generated code, fast tests: about a minute, no Java, no network
-# make simulate  thousands of random histories of a log on a disk that fails and dies, and of consumers in a group
+# make simulate  thousands of random histories of a log on a disk that fails and dies, of consumers in a group, and of the
+#                coordinators of groups (KIP-848) and of transactions (KIP-890)
 #                (KAFKAPY_SIMULATIONS=5000)
 # make simulate-cluster  10,000 histories of a cluster in one process, under seeds, and rules broken on purpose (HISTORIES=100)
 # make kill    1,000 brokers killed under load, one after the other, nothing acknowledged lost (KILLS=100; ARGUMENTS=--power

@@ -29,6 +29,7 @@ PAGES = {
     "failover": ("cluster-leaderless*", "cluster-failover-*"),
     "cluster": ("cluster-*",),
     "spark": ("spark-*",),
+    "newer-apis": ("newer-*",),
     "security": ("tls-*", "scram-*", "acls-*", "throttled", "secured-*"),
 }
 """The rows of each page; a row is on the first page that has it."""

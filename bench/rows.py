@@ -14,6 +14,7 @@ from bench.loads.lifecycle import Memory, OnNewBroker, StartUp
 from bench.loads.load import ClusterLoad, Load
 from bench.loads.long_append import AppendsToLongLogs
 from bench.loads.long_log import LongLog
+from bench.loads.newer import ConsumerHeartbeats, NewestVersion, SettleConsumers, TransactionsOfVersion2
 from bench.loads.records import Fetch, Produce, ProduceThenFetch
 from bench.loads.restarts import ManyPartitions, Recovery
 from bench.loads.security import GuardedRecords, Handshakes, Secured, SecuredStart, Throttled
@@ -82,6 +83,7 @@ def all_rows(*, quick: bool, long_log_gb: int = LONG_LOG_GB) -> list[Row]:
         *_cluster(share),
         *_spark(share),
         *_small(share),
+        *_newer(share),
         *_keyed(share),
         *_security(share, large),
         *[row for workload in compressed for row in _throughput("java", workload, None)],
@@ -401,6 +403,38 @@ def _small(share: int) -> list[Row]:
         Row("small-transaction-wait", "the same, begin to commit, median", "ms", stream, "p50", ratio=0.8,
             if_named=True),
     ]  # fmt: skip
+
+
+def _newer(share: int) -> list[Row]:
+    """What Apache Kafka 2.7.2 does not have; only on request."""
+    beats, stream = ConsumerHeartbeats(16, 40_000 // share), TransactionsOfVersion2(2_000 // share)
+    rows = [
+        Row("newer-heartbeat", "heartbeat of KIP-848, 16 connections", "processor-µs", beats, "us_per_request",
+            ratio=0.8, if_named=True),
+    ]  # fmt: skip
+    for members, groups in ((3, 50), (30, 10), (300, 3)):
+        settling = SettleConsumers(members, max(1, groups // share))
+        what = f"a group of KIP-848 with {members} members, two partitions each"
+        rows += [
+            Row(f"newer-settle-{members}", f"{what}: the last join to the whole assignment, median", "ms", settling,
+                "settle_ms", ratio=0.5, if_named=True),
+            Row(f"newer-settle-{members}-cost", "the same with the joins, what it costs", "processor-ms per member",
+                settling, "ms_per_member", if_named=True),
+        ]  # fmt: skip
+    rows += [
+        Row("newer-transaction", "transaction of version 2 with one record", "processor-ms each", stream,
+            "ms_per_transaction", ratio=0.4, if_named=True),
+        Row("newer-transaction-wait", "the same, its time, median", "ms", stream, "p50", if_named=True),
+    ]  # fmt: skip
+    for kind, older, newest in (("produce", 8, 12), ("fetch", 11, 12), ("metadata", 8, 13)):
+        load = NewestVersion(kind, older, newest, 40_000 // share)
+        what = f"{kind.capitalize()} {newest}, 16 connections"
+        rows += [
+            Row(f"newer-{kind}", what, "processor-µs", load, "us_per_request", if_named=True),
+            Row(f"newer-{kind}-effect", f"the same, by {kind.capitalize()} {older}", "×", load, "above_older",
+                ceiling=1.05, if_named=True),
+        ]  # fmt: skip
+    return rows
 
 
 def _keyed(share: int) -> list[Row]:

@@ -7,7 +7,7 @@ from confluent_kafka import KafkaException
 
 from bench.brokers.contestants import KAFKAPY, Arena, Contestant, Visitor
 from bench.loads.in_tests import InTests
-from bench.loads.load import ClusterLoad, Load, Metrics, SettlingLoad
+from bench.loads.load import ClusterLoad, Load, Metrics, SelectiveLoad, SettlingLoad
 from bench.loads.transactions import Transactions
 from bench.rows import Row
 from harness.measure import LoadError
@@ -55,6 +55,8 @@ def peers_of(load: Load) -> tuple[str, ...]:
 
 def brokers_of(load: Load, brokers: Sequence[str]) -> Sequence[str]:
     """Which of the brokers that are compared take part in this load."""
+    if isinstance(load, SelectiveLoad):
+        return [name for name in brokers if name in load.takes_part]
     return [name for name in brokers if name in load.compared] if isinstance(load, ClusterLoad) else brokers
 
 

@@ -26,7 +26,10 @@ KAFKAPY = "kafkapy"
 KAFKAS = ("kafka-2.7.2", "kafka-4.4.0")
 NAMES = (KAFKAPY, *KAFKAS)
 HEAP = "1G"
-SETTINGS = {"log.segment.delete.delay.ms": "1000"}
+SETTINGS = {
+    "log.segment.delete.delay.ms": "1000",
+    "group.consumer.assignment.interval.ms": "0",  # a group of KIP-848 settles without a wait
+}
 CLUSTER_SETTINGS = {
     "log.retention.check.interval.ms": "10000",
     "zookeeper.session.timeout.ms": "18000",

@@ -46,6 +46,16 @@ class ClusterLoad(Load, Protocol):
 
 
 @runtime_checkable
+class SelectiveLoad(Load, Protocol):
+    """A load of requests that not every broker has."""
+
+    @property
+    def takes_part(self) -> Sequence[str]:
+        """The brokers that have them."""
+        ...
+
+
+@runtime_checkable
 class SettlingLoad(Load, Protocol):
     """A load that is run until it gets no cheaper, and measured then."""
 

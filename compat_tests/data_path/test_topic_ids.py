@@ -7,11 +7,15 @@ from uuid import UUID
 
 import pytest
 
+from compat_tests.brokers.own_broker import own_broker
+from compat_tests.brokers.targets import KAFKAPY
 from compat_tests.data_path.frames import TIMEOUT_S, batch, new_topic, produce
 from compat_tests.groups.wire import Wire, answer_to_creation, find_coordinator
 from harness.process import Broker
+from kafkapy.protocol.constants import AclOperation, AclPatternType, AclPermissionType, AclResourceType
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.message import ZERO_UUID
+from kafkapy.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from kafkapy.protocol.messages.create_topics import CreatableTopic
 from kafkapy.protocol.messages.delete_topics import DeleteTopicsRequest
 from kafkapy.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
@@ -38,6 +42,7 @@ pytestmark = pytest.mark.differs("kafka-2.7.2", reason="it has none of these ver
 
 UNKNOWN_ID, INCONSISTENT_ID = int(ErrorCode.UNKNOWN_TOPIC_ID), int(ErrorCode.INCONSISTENT_TOPIC_ID)
 UNKNOWN, OTHER_SESSION = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), int(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+DENIED = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 FETCH_VERSIONS = [13, 15, 17, pytest.param(18, marks=pytest.mark.differs("kafka-3.9.1", reason="it is of 4.0"))]
 
 
@@ -384,3 +389,54 @@ def test_a_commit_in_a_transaction_for_an_unknown_id(wire: Wire) -> None:
     (answer,) = wire.ask(TxnOffsetCommitRequest("tx-by-id", "g-by-id", 7, 0, topics=[asked]), 6).topics
     found = [(each.partition_index, each.error_code) for each in answer.partitions]
     assert (answer.topic_id, found) == (NOWHERE.topic_id, [(0, UNKNOWN_ID)])
+
+
+AUTHORIZERS = {KAFKAPY: "kafka.security.authorizer.AclAuthorizer"}
+RAFT_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
+
+def _deny(wire: Wire, resource: AclResourceType, name: str, operation: AclOperation) -> None:
+    entry = AclCreation(
+        resource, name, AclPatternType.LITERAL, "User:ANONYMOUS", "*", operation, AclPermissionType.DENY
+    )
+    (result,) = wire.ask(CreateAclsRequest([entry]), 2).results
+    assert result.error_code == 0, result.error_message
+
+
+@OF_4_1
+def test_a_client_without_rights(broker: Broker) -> None:
+    """An unknown id is told before access control, but for that of the group."""
+    authorizer = AUTHORIZERS.get(broker.name, RAFT_AUTHORIZER)
+    own = own_broker(broker, {"authorizer.class.name": authorizer, "allow.everyone.if.no.acl.found": "true"})
+    try:
+        own.start()
+        with Wire(own.bootstrap) as wire:
+            topic, other = _written(wire, b"x"), _written(wire, b"x")
+            find_coordinator(wire, "g")
+            assert _committed(wire, "g", topic, other) == {(topic.topic_id, 0, 0), (other.topic_id, 0, 0)}
+            for operation in (AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE):
+                _deny(wire, AclResourceType.TOPIC, topic.name, operation)
+            deadline_s = time.monotonic() + TIMEOUT_S
+            while {each[1] for each in _rows(wire.ask(_request(topic), 13))} != {DENIED}:
+                assert time.monotonic() < deadline_s, "the entry has no effect"
+            answer = wire.ask(_request(topic, NOWHERE, other), 13)
+            assert {each[:2] for each in _rows(answer)} == {
+                (topic.topic_id, DENIED), (NOWHERE.topic_id, UNKNOWN_ID), (other.topic_id, 0),
+            }  # fmt: skip
+            assert _produced(wire, topic, NOWHERE, other) == {
+                (topic.topic_id, 0, DENIED, -1), (NOWHERE.topic_id, 0, UNKNOWN_ID, -1), (other.topic_id, 0, 0, 1),
+            }  # fmt: skip
+            assert _committed(wire, "g", topic, NOWHERE, other) == {
+                (topic.topic_id, 0, DENIED), (NOWHERE.topic_id, 0, UNKNOWN_ID), (other.topic_id, 0, 0),
+            }  # fmt: skip
+            assert _offsets(wire, "g", topic, NOWHERE, other) == {
+                (topic.topic_id, DENIED, -1), (NOWHERE.topic_id, UNKNOWN_ID, -1), (other.topic_id, 0, 5),
+            }  # fmt: skip
+            assert _offsets(wire, "g", None) == {(other.topic_id, 0, 5)}
+            _deny(wire, AclResourceType.GROUP, "g", AclOperation.READ)
+            denied = {(each.topic_id, 0, int(ErrorCode.GROUP_AUTHORIZATION_FAILED)) for each in (topic, NOWHERE, other)}
+            while _committed(wire, "g", other) != {(other.topic_id, 0, int(ErrorCode.GROUP_AUTHORIZATION_FAILED))}:
+                assert time.monotonic() < deadline_s, "the entry has no effect"
+            assert _committed(wire, "g", topic, NOWHERE, other) == denied
+    finally:
+        own.close()

@@ -317,6 +317,18 @@ def first_version(talk: ConsumerTalk) -> None:
     talk.show(0)
 
 
+def lost_response(talk: ConsumerTalk) -> None:
+    """A member confirms that it has revoked, with a later group epoch, and repeats its request."""
+    talk.first_beat(A, "t")
+    talk.first_beat(B, "t")
+    kept = talk.owned_after(talk.beat(A))
+    talk.beat(B, subscribed_topic_names=["t", "u"])
+    confirmed = talk.epochs[A]
+    talk.beat(A, confirmed, owned=kept)
+    talk.beat(A, confirmed, owned=kept)
+    talk.show()
+
+
 def interval(talk: ConsumerTalk) -> None:
     """A second member gets its assignment when ``group.consumer.assignment.interval.ms`` has passed."""
     talk.first_beat(A, "t")
@@ -366,6 +378,7 @@ CONVERSATIONS: Final[dict[str, Callable[[ConsumerTalk], None]]] = {
     "regular expressions": expressions,
     "first version": first_version,
     "preferences": preferences,
+    "lost response": lost_response,
 }
 
 AT_DEFAULTS: Final[dict[str, Callable[[ConsumerTalk], None]]] = {

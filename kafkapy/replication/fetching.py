@@ -17,7 +17,7 @@ from uuid import UUID
 from kafkapy.clock import TimerHandle
 from kafkapy.delayed import Delayed
 from kafkapy.errors import BrokerError
-from kafkapy.metadata.errors import InconsistentTopicIdError, UnknownTopicOrPartitionError
+from kafkapy.metadata.errors import UnknownTopicOrPartitionError
 from kafkapy.network.loop import late_replies
 from kafkapy.platform.files import FileSlice
 from kafkapy.protocol.messages.fetch import FetchRequest
@@ -460,8 +460,8 @@ def read_one(
     topic_id = wish.topic_id
     try:
         partition = replicas.partition(topic_partition)
-        if topic_id is not None and not replicas.has_topic_id(topic_partition.topic, topic_id):
-            raise InconsistentTopicIdError(f"{topic_partition.topic} has not the id {topic_id}")
+        if topic_id is not None:
+            replicas.check_topic_id(topic_partition, topic_id)
         end_offset = limits.end_offset(partition, wish.current_leader_epoch)
         if limits.replica_id >= 0:
             return _read_as_follower(replicas, partition, wish, limits.replica_id, max_bytes, min_one_batch)

@@ -19,6 +19,7 @@ from kafkapy.delayed import Purgatory
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import (
     FencedLeaderEpochError,
+    InconsistentTopicIdError,
     InvalidTopicError,
     NotLeaderOrFollowerError,
     ReplicaNotAvailableError,
@@ -518,6 +519,18 @@ class ReplicaManager:
     def has_topic_id(self, topic: str, topic_id: UUID) -> bool:
         """Tell whether a topic has this id: not one that was created in place of another."""
         return self._cluster.has_id(topic, topic_id)
+
+    def check_topic_id(self, topic_partition: TopicPartition, topic_id: UUID) -> None:
+        """Check that the partition's topic has this id.
+
+        Raises ``InconsistentTopicIdError`` when it was created in place of another, ``UnknownTopicOrPartitionError``
+        when it is being deleted: the metadata lack it already, and this broker has its log still.
+        """
+        if self._cluster.has_id(topic_partition.topic, topic_id):
+            return
+        if self._cluster.lacks(*topic_partition):
+            raise UnknownTopicOrPartitionError(f"{topic_partition} is being deleted")
+        raise InconsistentTopicIdError(f"{topic_partition} has another topic id than {topic_id}")
 
     def low_watermark(self, topic_partition: TopicPartition) -> int:
         """Return ``Partition.low_watermark``; raises what that and ``partition`` raise."""

@@ -57,9 +57,8 @@ class UnrecalledBatchError(Exception):
 class UnverifiedBatchError(Exception):
     """A client's batch would begin a transaction here, and its coordinator has not confirmed the transaction.
 
-    Nothing was written. Ask the coordinator, then append ``checked``, which has the guard of this verification, or call
-    ``ProducerState.forget_verification``. The validation may have changed the batch in place, so it must not be
-    validated again.
+    Nothing was written. Ask the coordinator, then append ``checked``, which has the guard of this verification. The
+    validation may have changed the batch in place, so it must not be validated again.
     """
 
     def __init__(self, checked: CheckedBatch) -> None:

@@ -56,7 +56,9 @@ def test_limits_are_the_agreed_ones(row: str, ratio: float | None, ceiling: floa
 
 def test_rows_are_chosen_by_pattern() -> None:
     rows = all_rows(quick=True)
-    if_named = chosen(rows, ["spark-*", "small-*", "keyed-*", "tls-*", "scram-*", "acls-*", "throttled", "secured-*"])
+    if_named = chosen(
+        rows, ["spark-*", "small-*", "newer-*", "keyed-*", "tls-*", "scram-*", "acls-*", "throttled", "secured-*"]
+    )
     assert [row for row in rows if row not in chosen(rows, [])] == if_named
     assert {row.id.partition("-")[0] for row in chosen(rows, ["fetch-*", "start"])} == {"fetch", "start"}
     with pytest.raises(ValueError, match="no row is called fetsh"):

@@ -9,6 +9,7 @@ from confluent_kafka import KafkaException
 from bench.brokers.contestants import Arena, Contestant
 from bench.loads.in_tests import MOCK, InTests
 from bench.loads.load import Metrics
+from bench.loads.newer import WITH_THEM, TransactionsOfVersion2
 from bench.loads.transactions import Transactions
 from bench.runner import Runner, peers_of, turns
 from harness.measure import LoadError
@@ -62,3 +63,8 @@ def test_peers_of_a_load_are_measured_after_the_brokers() -> None:
     assert peers_of(Transactions(1, 1)) == (MOCK,)
     assert peers_of(Failing(LoadError("no"))) == ()
     assert [name for _, name in turns(load, ["kafka-2.7.2"], 1)] == ["kafka-2.7.2"]
+
+
+def test_a_broker_without_the_requests_of_a_load_takes_no_part() -> None:
+    names = {name for _, name in turns(TransactionsOfVersion2(1), ["kafkapy", "kafka-2.7.2", "kafka-4.4.0"], 1)}
+    assert names == set(WITH_THEM) == {"kafkapy", "kafka-4.4.0"}

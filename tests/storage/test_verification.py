@@ -6,7 +6,7 @@ import pytest
 
 from harness.storage.batches import batch, marker, produced
 from kafkapy.records.validate import CheckedBatch
-from kafkapy.storage.errors import UnverifiedBatchError
+from kafkapy.storage.errors import OutOfOrderSequenceError, UnverifiedBatchError
 from kafkapy.storage.log.log import Log
 from tests.storage.support import append, open_log
 
@@ -54,7 +54,7 @@ def test_a_batch_in_the_log_is_repeated_after_the_end_of_its_transaction(tmp_pat
     unverified(log, 1)
 
 
-def test_a_verification_that_failed_is_forgotten(tmp_path: Path) -> None:
+def test_a_verification_that_was_forgotten_is_no_guard(tmp_path: Path) -> None:
     log = verifying(tmp_path)
     first = unverified(log, 0)
     assert unverified(log, 0).guard is first.guard
@@ -62,6 +62,49 @@ def test_a_verification_that_failed_is_forgotten(tmp_path: Path) -> None:
     assert unverified(log, 0).guard is not first.guard
     with pytest.raises(UnverifiedBatchError):
         log.append_as_leader(first, 0)
+
+
+def test_a_batch_does_not_overtake_one_that_is_not_verified(tmp_path: Path) -> None:
+    """The first one waits for its verification, or is sent again after that has failed."""
+    log = verifying(tmp_path)
+    second, first = unverified(log, 5), unverified(log, 3)
+    for late in (second, transactional(5)):
+        with pytest.raises(OutOfOrderSequenceError, match="Sequence 5 of producer 7: 3 was seen and is not written"):
+            log.append_as_leader(late, 0)
+    assert log.append_as_leader(first, 0).first_offset == 0
+    assert append(log, transactional(4)).first_offset == 1
+
+
+def test_a_producer_that_is_known_does_not_overtake_either(tmp_path: Path) -> None:
+    log = verifying(tmp_path)
+    log.append_as_leader(unverified(log, 0), 0)
+    append(log, marker(commit=True), from_client=False)
+    first = unverified(log, 1)
+    with pytest.raises(OutOfOrderSequenceError):
+        append(log, transactional(2))
+    assert log.append_as_leader(first, 0).first_offset == 2
+
+
+def test_a_later_epoch_begins_its_sequences_again(tmp_path: Path) -> None:
+    log = verifying(tmp_path)
+    unverified(log, 0)
+    state = log.producer_state
+    guard = state.guard(7, 1, 4)
+    assert (guard.producer_epoch, guard.lowest_sequence) == (1, 4)
+    assert state.guard(7, 0, 2) is guard
+    assert guard.lowest_sequence == 4
+
+
+def test_verifications_are_bounded(tmp_path: Path) -> None:
+    log = verifying(tmp_path)
+    state = log.producer_state
+    state._max_producers = 2
+    guards = [state.guard(producer_id, 0, 0) for producer_id in (1, 2, 3)]
+    assert [state.is_verified(producer_id, 0, guards[producer_id - 1]) for producer_id in (1, 2, 3)] == [
+        False,
+        True,
+        True,
+    ]
 
 
 def test_coordinators_and_plain_batches_are_not_verified(tmp_path: Path) -> None:

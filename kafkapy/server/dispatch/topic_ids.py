@@ -303,6 +303,7 @@ def _commit_to_known(context: RequestContext, request: Commits, rows: _CommitRow
     named.topics = []
     ids: dict[str, UUID] = {}
     unknown: dict[UUID, dict[int, Message]] = {}
+    error_code = _error_of_unknown(context, request)
     for topic in request.topics:
         topic.name = context.services.metadata.image.topic_names.get(topic.topic_id, "")
         if topic.name:
@@ -311,7 +312,7 @@ def _commit_to_known(context: RequestContext, request: Commits, rows: _CommitRow
         else:
             refused = unknown.setdefault(topic.topic_id, {})
             for index in topic.partitions:
-                refused[index.partition_index] = rows.partition(index.partition_index, _UNKNOWN)
+                refused[index.partition_index] = rows.partition(index.partition_index, error_code)
                 yield
         yield
 
@@ -326,6 +327,20 @@ def _commit_to_known(context: RequestContext, request: Commits, rows: _CommitRow
     if not named.topics:
         return (yield from merge(response_class(request.API_KEY)()))
     return Partial(named, merge)
+
+
+def _error_of_unknown(context: RequestContext, request: Commits) -> int:
+    """Return the error of commits for unknown topics: a client that may not commit for the group gets that error."""
+    rights = context.rights()
+    if rights is None:
+        return _UNKNOWN
+    if isinstance(request, TxnOffsetCommitRequest) and not rights.may(
+        AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, request.transactional_id, logs=False
+    ):
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if not rights.may(AclOperation.READ, AclResourceType.GROUP, request.group_id, logs=False):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    return _UNKNOWN
 
 
 def _offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Steps[Verdict]:

@@ -17,6 +17,7 @@ fetch, began) and FETCH_SESSION_TOPIC_ID_ERROR 106 (a session is continued with 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from uuid import UUID
 
@@ -82,6 +83,7 @@ Wishes = dict[PartitionKey, FetchWish]
 _limits_of: Final = maker(FetchLimits)
 _wish_of: Final = maker(FetchWish)
 _topic_id_partition_of: Final = maker(TopicIdPartition)
+_error_code_of: Final = attrgetter("error_code")
 
 FIRST_VERSION_WITH_LOG_START: Final = 5
 FIRST_VERSION_WITH_SESSIONS: Final = 7
@@ -342,8 +344,8 @@ def _read(
     max_bytes = min(request.max_bytes, services.config.integer("fetch.max.bytes"))
     if services.quotas is not None and is_consumer:
         max_bytes = min(max_bytes, _most_bytes(services.quotas, context))
-    # a partition that the controller does not know waits with the others; one of another topic is an error of its read
-    is_urgent = refused and any(each.error_code == ErrorCode.INCONSISTENT_TOPIC_ID for each in refused)
+    # Apache Kafka refuses an unknown topic before it reads, which ends no wait, and a replaced one when it reads it
+    is_urgent = refused and ErrorCode.INCONSISTENT_TOPIC_ID in map(_error_code_of, refused)
     limits = _limits_of(
         (
             0 if is_urgent else request.max_wait_ms,
@@ -360,8 +362,8 @@ def _read(
     opens_session = session is None and request.session_epoch == INITIAL_EPOCH
     follower: FollowerWishes | None = None
     if not (is_consumer or refused or asked.topic_names is not None):
-        # such a session has partitions that are read only when something happens to them
-        follower = cast("FollowerWishes | None", session)  # its partitions have names
+        # a follower's session has partitions that are read only when something happens to them
+        follower = cast("FollowerWishes | None", session)  # all of its partitions have names
     return fetch(
         replicas,
         readable,

@@ -283,7 +283,7 @@ class _Appends:
             if isinstance(reason, UnrecalledBatchError):
                 checked = yield from _recalled(log, reason.checked)
             elif isinstance(reason, UnverifiedBatchError):
-                checked = yield from self._confirmed(topic_partition, log, reason.checked)
+                checked = yield from self._confirmed(topic_partition, reason.checked)
             else:
                 validations += 1
                 checked = yield from self._validated(log, records, validations)
@@ -296,9 +296,7 @@ class _Appends:
             except LONG_WORK as again:  # also because another append took its offsets, which are compressed
                 reason = again.with_traceback(None)  # the traceback would be a cycle
 
-    def _confirmed(
-        self, topic_partition: TopicPartition, log: Log, checked: CheckedBatch
-    ) -> Steps[CheckedBatch | None]:
+    def _confirmed(self, topic_partition: TopicPartition, checked: CheckedBatch) -> Steps[CheckedBatch | None]:
         """Ask the coordinator of the transaction that a batch begins; for an error note the answer, and return None."""
         header, transactional_id = checked.valid.header, self.request.transactional_id
         assert transactional_id is not None, "examined"
@@ -307,7 +305,6 @@ class _Appends:
         error_code = yield from confirmation.ask(self.context.services, producer, topic_partition)
         if not error_code:
             return checked
-        log.producer_state.forget_verification(header.producer_id)
         topic, index = topic_partition
         self.rows.append((topic, (index, error_code, NO_OFFSET, NO_TIMESTAMP, NO_OFFSET)))
         return None

@@ -30,7 +30,7 @@ from kafkapy.server.handlers.shared.commits import is_large, parts_of, split_by_
 from kafkapy.server.handlers.shared.confirmation import Confirmation, ConfirmationRules
 from kafkapy.server.handlers.shared.partition_rows import few_rows, rows_by_topic
 from kafkapy.turns import Steps
-from kafkapy.types import TopicPartition
+from kafkapy.types import NO_SEQUENCE, TopicPartition
 
 if TYPE_CHECKING:
     from kafkapy.server.dispatch.context import RequestContext
@@ -73,7 +73,7 @@ def _confirm(context: "RequestContext", request: TxnOffsetCommitRequest) -> Step
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     while (partition := services.replica_manager.partitions.get(topic_partition)) is not None:
         state = partition.log.producer_state
-        guard = state.guard(producer.producer_id)
+        guard = state.guard(*producer, NO_SEQUENCE)
         error_code = yield from confirmation.ask(services, producer, topic_partition)
         is_verified = state.is_verified(*producer, guard)
         state.forget_verification(producer.producer_id)

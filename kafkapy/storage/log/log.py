@@ -406,9 +406,11 @@ class Log:
     def _check_verified(self, valid: ValidatedBatch, guard: object | None) -> None:
         """Raise ``UnverifiedBatchError`` for a batch that begins a transaction which is not verified."""
         state, header = self.producer_state, valid.header
-        producer_id = header.producer_id
-        if not state.is_verified(producer_id, header.producer_epoch, guard):
-            raise UnverifiedBatchError(CheckedBatch(valid, self.log_end_offset, state.guard(producer_id)))
+        producer = header.producer_id, header.producer_epoch
+        if not state.is_verified(*producer, guard):
+            raise UnverifiedBatchError(
+                CheckedBatch(valid, self.log_end_offset, state.guard(*producer, header.base_sequence))
+            )
 
     def _end_full_segment(self, added: AppendedRange) -> None:
         """Roll if ``added`` requires it, although it is not appended."""

@@ -37,7 +37,9 @@ from kafkapy.types import NO_EPOCH, NO_OFFSET, NO_SEQUENCE, maker
 # - One of the last five batches that is sent again is a duplicate: it gets the same result and is not written again.
 # - The first transactional batch opens a transaction; until its marker, non-transactional batches are refused (48).
 # - If the log verifies transactions (``Storage.verifies_transactions``), a client's batch opens one only with the guard
-#   of a verification that began after the last marker (KIP-890).
+#   of a verification that began after the last marker (KIP-890). Until the transaction is open, no batch is written
+#   whose sequence is behind that of one which has been seen: the earlier one waits for its verification, or is sent
+#   again after that has failed.
 
 
 BATCHES_TO_KEEP: Final = 5
@@ -270,6 +272,24 @@ class Unreplicated(deque[tuple[int, int]]):
             self._gone.clear()
 
 
+class Verification:
+    """The question to a coordinator whether a producer has a transaction; the guard of the batches that wait for it."""
+
+    __slots__ = ("producer_epoch", "lowest_sequence")
+
+    def __init__(self, producer_epoch: int, lowest_sequence: int) -> None:
+        self.producer_epoch = producer_epoch
+        self.lowest_sequence = lowest_sequence
+        """The first sequence of the batches that were seen and are not written."""
+
+    def add(self, producer_epoch: int, sequence: int) -> None:
+        """A batch waits for the verification; a later epoch begins its sequences again."""
+        if producer_epoch > self.producer_epoch:
+            self.producer_epoch, self.lowest_sequence = producer_epoch, sequence
+        elif producer_epoch == self.producer_epoch:
+            self.lowest_sequence = min(self.lowest_sequence, sequence)
+
+
 class ProducerState:
     """All producers of a partition, by id, as of the log end offset ``map_end_offset``."""
 
@@ -286,7 +306,7 @@ class ProducerState:
         "_ongoing",
         "_max_producers",
         "_evicted",
-        "_guards",
+        "_verifications",
     )
 
     def __init__(
@@ -312,8 +332,8 @@ class ProducerState:
         self._evicted = evicted
         self._files = files
         self._ongoing: OrderedDict[int, int] = OrderedDict()  # first offset -> producer id, in the order of offsets
-        self._guards: dict[int, object] = {}
-        """The guards of verifications that have begun, by producer id."""
+        self._verifications: OrderedDict[int, Verification] = OrderedDict()
+        """The verifications that have begun, by producer id."""
         self.unreplicated = Unreplicated()
 
     # appending
@@ -326,6 +346,8 @@ class ProducerState:
         entry = self.producers.get(header.producer_id)
         if entry is None:
             ProducerEntry(header.producer_id).check_epoch(header.producer_epoch)
+            if from_client:
+                self._check_first(header)
             return None
         if from_client:
             duplicate = entry.find_duplicate(header)
@@ -333,17 +355,34 @@ class ProducerState:
                 return duplicate
         entry.check_epoch(header.producer_epoch)
         if from_client:
+            self._check_first(header)
             entry.check_sequence(header)
         entry.check_transaction(header)
         return None
 
-    def guard(self, producer_id: int) -> object:
+    def _check_first(self, header: BatchHeader) -> None:
+        """Raise ``OutOfOrderSequenceError`` for a batch behind one that is not written because it is not verified."""
+        verification = self._verifications.get(header.producer_id)
+        if verification is not None and header.base_sequence > verification.lowest_sequence:
+            raise OutOfOrderSequenceError(
+                f"Sequence {header.base_sequence} of producer {header.producer_id}: "
+                f"{verification.lowest_sequence} was seen and is not written yet"
+            )
+
+    def guard(self, producer_id: int, producer_epoch: int, sequence: int) -> "Verification":
         """Return the guard of the verification that is pending for a producer's next transaction, or begin one.
 
-        A marker of the producer, the beginning of its transaction and ``forget_verification`` end the verification: a
-        later answer to it is about an earlier transaction.
+        The batch that has to be verified begins with ``sequence``. A marker of the producer, the beginning of its
+        transaction and ``forget_verification`` end the verification: a later answer to it is about an earlier
+        transaction. One that fails is kept, as in Apache Kafka; if there are too many, the first ones are dropped.
         """
-        return self._guards.setdefault(producer_id, object())
+        found = self._verifications.get(producer_id)
+        if found is None:
+            found = self._verifications[producer_id] = Verification(producer_epoch, sequence)
+            if len(self._verifications) > self._max_producers:
+                self._verifications.popitem(last=False)
+        found.add(producer_epoch, sequence)
+        return found
 
     def is_verified(self, producer_id: int, producer_epoch: int, guard: object | None = None) -> bool:
         """Whether the producer may write here: its transaction is open already, or was verified with ``guard``.
@@ -354,11 +393,11 @@ class ProducerState:
         is_open = (
             entry is not None and entry.current_txn_first_offset != NO_OFFSET and entry.producer_epoch == producer_epoch
         )
-        return is_open or (guard is not None and self._guards.get(producer_id) is guard)
+        return is_open or (guard is not None and self._verifications.get(producer_id) is guard)
 
     def forget_verification(self, producer_id: int) -> None:
-        """End the verification that is pending for the producer: the coordinator did not confirm the transaction."""
-        self._guards.pop(producer_id, None)
+        """End the verification that is pending for the producer."""
+        self._verifications.pop(producer_id, None)
 
     def check_marker(self, header: BatchHeader, marker: ControlRecord) -> None:
         """Decide on a coordinator's marker.
@@ -407,7 +446,7 @@ class ProducerState:
     def _begin_transaction(self, entry: ProducerEntry, first_offset: int) -> None:
         entry.current_txn_first_offset = first_offset
         self._ongoing[first_offset] = entry.producer_id
-        self._guards.pop(entry.producer_id, None)
+        self._verifications.pop(entry.producer_id, None)
 
     def follows(self, usual: UsualBatch) -> bool:
         """Whether a client's batch has the sequence after the producer's last one, and so need not be checked.
@@ -442,7 +481,7 @@ class ProducerState:
         as in 2.7.
         """
         entry = self._entry(header.producer_id)
-        self._guards.pop(header.producer_id, None)
+        self._verifications.pop(header.producer_id, None)
         first_offset = offset if entry.current_txn_first_offset == NO_OFFSET else entry.current_txn_first_offset
         entry.adopt_epoch(header.producer_epoch)
         entry.current_txn_first_offset = NO_OFFSET
@@ -587,7 +626,7 @@ class ProducerState:
         """Drop the state in memory; the log ends at ``offset``."""
         self.producers = OrderedDict()
         self._ongoing = OrderedDict()
-        self._guards = {}
+        self._verifications = OrderedDict()
         self.unreplicated = Unreplicated()
         self.end_recall()
         self.map_end_offset = offset

@@ -120,6 +120,23 @@ async def _until_waiting(broker: BrokerServer) -> None:
     await until(lambda: len(broker.services.replica_manager.purgatory) == 1)
 
 
+def test_a_topic_that_is_being_deleted(tmp_path: Path) -> None:
+    """The metadata lack it a moment before its log is gone."""
+
+    async def main() -> None:
+        async with running_broker(tmp_path) as broker:
+            client, other = await Client.connect(broker), await Client.connect(broker)
+            one = await _topic(client, "one")
+            client.send(_frame(_request(one, offset=1, max_wait_ms=10**9)))
+            await _until_waiting(broker)
+            cache = broker.services.metadata
+            cache.image = cache.image._replace(topics={}, topic_names={})
+            await other.produce("one", batch(b"y"))
+            assert _rows(_decoded(await client.receive())) == [(one, 3, -1)]
+
+    run(main())
+
+
 @pytest.mark.parametrize("is_recreated", [True, False])
 def test_a_waiting_fetch_is_not_answered_with_another_topic(is_recreated: bool, tmp_path: Path) -> None:
     async def main() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from harness.cases.access_cases import on_group, on_topic
+from harness.cases.access_cases import on_group, on_id, on_topic
 from harness.client import Client
 from kafkapy.protocol.constants import AclOperation as Op
 from kafkapy.protocol.message import ZERO_UUID
@@ -161,8 +161,12 @@ def test_rights(tmp_path: Path) -> None:
             one, two = await _prepared(guarded)
             alice = guarded.alice
             assert await _commit(alice, one) == [(one, 0, 30)]
+            assert await _commit(alice, STALE, one) == [(one, 0, 30), (STALE, 0, 30)]
+            assert await _commit(alice, STALE) == [(STALE, 0, 30)]
             assert await _fetch(alice, one, STALE) == (30, [])
-            assert await _commit_in_transaction(alice, one, two) == [(one, 0, 53), (two, 0, 53)]
+            assert await _commit_in_transaction(alice, one, STALE) == [(one, 0, 53), (STALE, 0, 53)]
+            guarded.allow(on_id(Op.WRITE, "tx"))
+            assert await _commit_in_transaction(alice, one, STALE) == [(one, 0, 30), (STALE, 0, 30)]
             guarded.allow(on_group(Op.READ, "g"), on_topic(Op.READ, "two"))
             assert await _commit(alice, one, STALE, two) == [(two, 0, 0), (one, 0, 29), (STALE, 0, 100)]
             assert await _fetch(alice, one, STALE, two) == (0, [(one, 29, -1), (two, 0, 5), (STALE, 100, -1)])

@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkapy.metadata.features import TRANSACTION_VERSION
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from kafkapy.metadata.znodes import LeaderIsr, PartitionStateZNode, TopicZNode
 from kafkapy.protocol.constants import GROUP_KEY, TRANSACTIONAL_ID_KEY
@@ -33,6 +34,7 @@ from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from kafkapy.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from kafkapy.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from kafkapy.types import TopicPartition
 from tests.simulation.cluster.asking import CoordinatorClient
 from tests.simulation.cluster.clients import TP
@@ -75,9 +77,16 @@ class Coordinators:
         self._topics = {f"topic-{number}": random.randint(1, plan.partitions_max) for number in range(plan.topics)}
         self._committed = {f"group-{number}": 0 for number in range(GROUPS)}
         self._workers = [
-            Worker(world, f"worker-{number}", TP, [TopicPartition(topic, 0) for topic in self._draw_topics()])
+            Worker(
+                world,
+                f"worker-{number}",
+                TP,
+                [TopicPartition(topic, 0) for topic in self._draw_topics()],
+                transaction_version=plan.transaction_version,
+            )
             for number in range(WORKERS)
         ]
+        self._transaction_version = plan.transaction_version
         self._is_finishing = False
         self._tasks: list[asyncio.Task[Any]] = []
         self.inspections = 0
@@ -109,7 +118,19 @@ class Coordinators:
             if response is not None and all(topic.error_code in (0, 36) for topic in response.topics):
                 break
             await asyncio.sleep(0.05)
+        if self._transaction_version:
+            await self._finalize(client)
         client.close()
+
+    async def _finalize(self, client: CoordinatorClient) -> None:
+        """Finalize the transaction version."""
+        update = FeatureUpdateKey(TRANSACTION_VERSION, self._transaction_version)
+        while True:
+            request = UpdateFeaturesRequest(5000, [update], validate_only=False)
+            response = await client.ask(client.controller(), request, 1)
+            if response is not None and not response.error_code:
+                return
+            await asyncio.sleep(0.05)
 
     async def _find_first(self, broker: int) -> None:
         client = CoordinatorClient(self._world, f"finder {broker}", CALM_TIMES)

@@ -54,6 +54,8 @@ class CoordinatorPlan(NamedTuple):
     partitions_max: int
     later_settings: dict[str, str]
     """Settings that differ when a broker starts again: the numbers of partitions for internal topics yet to create."""
+    transaction_version: int
+    """The finalized ``transaction.version``, and that of the clients' transactions; 0 is not finalized."""
 
 
 class Plan(NamedTuple):
@@ -112,11 +114,17 @@ def _with_coordinators(plan: Plan, random: Random) -> Plan:
             steps += _all_at_once(random, plan.session_ms)
         steps.append(Step(random.choice((0, 300, 3000)), "inspect", "1", "1"))
     return plan._replace(
-        settings={**plan.settings, **counts, "kafkapy.flush": "kafka", "replica.fetch.wait.max.ms": "300"},
+        settings={
+            **plan.settings,
+            **counts,
+            "kafkapy.flush": "kafka",
+            "replica.fetch.wait.max.ms": "300",
+            "kafkapy.api.release": "4.4",
+        },
         cuts_power=False,
         has_group=False,
         steps=tuple(steps),
-        coordinators=CoordinatorPlan(*topics, later),
+        coordinators=CoordinatorPlan(*topics, later, random.choice((0, 2))),
     )
 
 

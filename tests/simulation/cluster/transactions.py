@@ -2,13 +2,15 @@
 
 A request that was not answered may be executed later: its connection is closed, but what was sent still arrives. A late
 EndTxn would end the transaction that is open then, so after an unanswered request the worker takes the next producer
-epoch (KIP-360), until a request for it was answered at once. Then a correct cluster never fences it.
+epoch (KIP-360), until a request for it was answered at once. Then a correct cluster never fences it. In transaction
+version 2 (KIP-890) each end gives the next epoch, and leaders add their partitions.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from kafkapy.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION
 from kafkapy.network.peer_connection import PeerTimes
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -57,7 +59,15 @@ class Told:
 class Worker:
     """Copies from ``source`` to ``targets``: each transaction writes records and commits an offset of its group."""
 
-    def __init__(self, world: "World", name: str, source: TopicPartition, targets: list[TopicPartition]) -> None:
+    def __init__(
+        self,
+        world: "World",
+        name: str,
+        source: TopicPartition,
+        targets: list[TopicPartition],
+        *,
+        transaction_version: int,
+    ) -> None:
         self.transactional_id: Final = name
         self.group: Final = f"group of {name}"
         self.source: Final = source
@@ -65,6 +75,7 @@ class Worker:
         self._world = world
         self.targets: Final = targets
         self._random = world.loop.random
+        self._is_version_2 = transaction_version >= EPOCH_PER_TRANSACTION
         self._producer_id = -1
         self._epoch = -1
         self._sequences: dict[TopicPartition, int] = {}
@@ -91,11 +102,11 @@ class Worker:
         client.close()
 
     async def _renew(self, client: CoordinatorClient) -> bool:
-        """Take the next epoch; False if that is refused.
+        """Take the next epoch; False if that is refused. In version 2 the end of the transaction has given one.
 
         A late AddPartitionsToTxn may have opened a transaction, which the coordinator aborts in an epoch of its own.
         """
-        while client.unanswered:
+        while client.unanswered and not self._is_version_2:
             client.unanswered = 0
             if not await self._init(client, self._producer_id, self._epoch, _FENCED):
                 return False
@@ -108,7 +119,12 @@ class Worker:
         response: InitProducerIdResponse = await client.of_transactional_id(self.transactional_id, request, 4, last)
         if response.error_code:
             return False
-        given = response.producer_id, response.producer_epoch
+        self._take(response.producer_id, response.producer_epoch)
+        return True
+
+    def _take(self, producer_id: int, epoch: int) -> None:
+        """Go on with another epoch; raises ``Violation`` if it is no later one of the same producer id."""
+        given = producer_id, epoch
         if self._producer_id >= 0 and (given[0] != self._producer_id or given[1] <= self._epoch):
             raise Violation(
                 f"{self.transactional_id} had producer id {self._producer_id} with epoch {self._epoch} and has got "
@@ -116,7 +132,6 @@ class Worker:
             )
         self._producer_id, self._epoch = given
         self._sequences = {}
-        return True
 
     # transactions
 
@@ -136,24 +151,29 @@ class Worker:
         told = Told(len(self.told) + 1, self.transactional_id, partitions)
         self.told.append(told)
         whose = self.transactional_id, self._producer_id, self._epoch
-        topics = [AddPartitionsToTxnTopic(topic, [partition]) for topic, partition in partitions]
-        add = AddPartitionsToTxnRequest([], *whose, topics)
-        await client.of_transactional_id(self.transactional_id, add, 1)
+        if not self._is_version_2:
+            topics = [AddPartitionsToTxnTopic(topic, [partition]) for topic, partition in partitions]
+            add = AddPartitionsToTxnRequest([], *whose, topics)
+            await client.of_transactional_id(self.transactional_id, add, 1)
         for partition, value in told.values.items():
             await self._write(client, leader_of, partition, value)
-        add_offsets = AddOffsetsToTxnRequest(*whose, self.group)
-        await client.of_transactional_id(self.transactional_id, add_offsets, 1)
+        if not self._is_version_2:
+            add_offsets = AddOffsetsToTxnRequest(*whose, self.group)
+            await client.of_transactional_id(self.transactional_id, add_offsets, 1)
         commit = TxnOffsetCommitRequestPartition(self.source.partition, told.number)
         topic = TxnOffsetCommitRequestTopic(self.source.topic, partitions=[commit])
         offsets = TxnOffsetCommitRequest(self.transactional_id, self.group, *whose[1:], topics=[topic])
-        await client.of_group(self.group, offsets, 2)
+        await client.of_group(self.group, offsets, 5 if self._is_version_2 else 2)
         if is_finishing() and self._random.random() < 0.5:
             return False
         is_committed = self._random.random() < 0.7
-        await client.of_transactional_id(self.transactional_id, EndTxnRequest(*whose, is_committed), 1)
+        end = EndTxnRequest(*whose, is_committed)
+        response = await client.of_transactional_id(self.transactional_id, end, 5 if self._is_version_2 else 1)
+        if self._is_version_2:
+            self._take(response.producer_id, response.producer_epoch)
         told.is_committed = is_committed
-        end = "committed" if is_committed else "aborted"
-        self._world.note(f"transaction {told.number} of producer id {whose[1]} is {end}")
+        outcome = "committed" if is_committed else "aborted"
+        self._world.note(f"transaction {told.number} of producer id {whose[1]} is {outcome}")
         return True
 
     async def _write(
@@ -174,7 +194,7 @@ class Worker:
         while True:
             leader = leader_of(partition) if self._random.random() < 0.8 else -1
             broker = leader if leader >= 0 else self._random.choice(BROKERS)
-            response = await client.ask(broker, request, 8)
+            response = await client.ask(broker, request, 12 if self._is_version_2 else 8)
             if response is not None:
                 refuse(response, f"Produce of {self.transactional_id} to {partition}", broker, _RETRIED_WRITES)
                 if not any(errors_in(response)):

@@ -412,16 +412,27 @@ class GroupHistory(CoordinatorHistory):
         )
 
     def _unbalanced(self, running: list[GroupMember]) -> str:
-        """Say which promise the assignor breaks: of members that all ask for the same."""
+        """Say which promise the assignor breaks, if all members that prefer one prefer the same."""
+        assignors = {each.subscription.assignor for each in running} - {None} or {"uniform"}
+        if assignors == {"uniform"}:
+            return self._movable(running)
         asked = {(each.subscription.topic_names, each.subscription.topic_regex) for each in running}
-        assignors = {each.subscription.assignor or "uniform" for each in running}
-        if len(asked) != 1 or len(assignors) != 1:
+        if len(assignors) != 1 or len(asked) != 1:
             return ""
-        topic_ids = sorted(self.topics.ids.values()) if assignors == {"range"} else [None]
-        for topic_id in topic_ids:
-            sizes = [sum(topic_id in (None, key) for key, _ in each.owned) for each in running]
+        for topic_id in sorted(self.topics.ids.values()):
+            sizes = [sum(key == topic_id for key, _ in each.owned) for each in running]
             if max(sizes) - min(sizes) > 1:
-                return f"members have {sizes} partitions"
+                return f"members have {sizes} partitions of {topic_id}"
+        return ""
+
+    def _movable(self, running: list[GroupMember]) -> str:
+        """Name a partition whose owner has two partitions more than another subscriber of its topic."""
+        for name, topic_id in self.topics.ids.items():
+            subscribers = [each for each in running if name in self._subscribed(each)]
+            least = min((len(each.owned) for each in subscribers), default=0)
+            for owner in subscribers:
+                if len(owner.owned) > least + 1 and any(key == topic_id for key, _ in owner.owned):
+                    return f"{owner.member_id} has {len(owner.owned)} partitions, another subscriber of {name} {least}"
         return ""
 
 

@@ -65,8 +65,7 @@ class LogBroker(Broker):
 
     def partition(self, tp: TopicPartition) -> Any:
         """See ``Broker``."""
-        epoch = self.leader_epoch
-        return SimpleNamespace(topic_partition=tp, log=self.log(tp), is_leader=True, leader_epoch=epoch, remotes=())
+        return SimpleNamespace(topic_partition=tp, log=self.log(tp), is_leader=True, leader_epoch=0, remotes=())
 
     def append_to(self, partition: Any, records: Any, *, required_acks: int) -> AppendResult:
         """See ``ReplicaManager.append_to``."""

@@ -81,8 +81,9 @@ class GroupMember:
         return True
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Ask for other topics with the next heartbeat."""
-        self.subscription = subscription
+        """Ask for other topics with the next heartbeat; without an assignor the earlier one stays."""
+        assignor = subscription.assignor or self.subscription.assignor
+        self.subscription = Subscription(subscription.topic_names, subscription.topic_regex, assignor)
         self._is_full = True
 
     def leave(self, send: Send, epoch: int) -> None:

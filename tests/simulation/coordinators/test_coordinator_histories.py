@@ -8,7 +8,7 @@ import pytest
 from tests.simulation.coordinators.broken import RULES
 from tests.simulation.coordinators.campaign import KINDS, RULE_SEEDS, first_problem, play, shortest, tell
 
-HISTORIES = int(os.environ.get("KAFKAPY_SIMULATIONS", "100"))
+HISTORIES = int(os.environ.get("KAFKAPY_SIMULATIONS", "60"))
 
 
 @pytest.fixture(autouse=True)

@@ -187,7 +187,7 @@ class TransactionHistory(CoordinatorHistory):
             group_coordinator=self.world.groups.coordinator,
             clock=self.world.clock,
             metadata=self.broker,
-            config=SimpleNamespace(flag=lambda _: True, broker_id=0, embedded_store=not self.is_on_zookeeper),
+            config=SimpleNamespace(flag=lambda _: True, embedded_store=not self.is_on_zookeeper, broker_id=0),
             features=SimpleNamespace(level=lambda _: self.level),
             log_manager=self.broker.manager,
             replica_manager=self.broker,
