@@ -6,20 +6,22 @@ each direction.
 
     upgrade     a member of the consumer protocol joins a classic group of consumers. The generation becomes the epoch
                 of the group and of its members, their last assignment the target and the current assignment.
-    downgrade   no member of the consumer protocol remains. The group epoch becomes the generation, the target
-                assignment that of the members.
+    downgrade   no member of the consumer protocol remains. The group epoch becomes the generation, and the members
+                keep their partitions.
 """
 
 from collections.abc import Mapping
 from typing import NamedTuple
 from uuid import UUID
 
+from kafkapy.coordinator.group.classic import states
 from kafkapy.coordinator.group.classic.calls import JoinCall
 from kafkapy.coordinator.group.classic.group import ClassicGroup
 from kafkapy.coordinator.group.classic.members import Member, Members
 from kafkapy.coordinator.group.classic.protocols import CONSUMER_PROTOCOL_TYPE
 from kafkapy.coordinator.group.classic.records import record_of
 from kafkapy.coordinator.group.consumer import records as stored
+from kafkapy.coordinator.group.consumer.calls import Partitions
 from kafkapy.coordinator.group.consumer.embedded_protocol import (
     read_assignment,
     read_subscription,
@@ -27,7 +29,6 @@ from kafkapy.coordinator.group.consumer.embedded_protocol import (
 )
 from kafkapy.coordinator.group.consumer.group import FIRST_EPOCH, ConsumerGroup
 from kafkapy.coordinator.group.consumer.members import (
-    Assigned,
     ClassicMetadata,
     CurrentAssignment,
     MemberMetadata,
@@ -46,7 +47,10 @@ class _Upgraded(NamedTuple):
     """A member of a classic group as one of a consumer group."""
 
     metadata: MemberMetadata
-    current: CurrentAssignment
+    partitions: Partitions
+    """Its last assignment."""
+    owned: Partitions
+    """What it said to own when it joined, if the assignment that it has was reset for a rebalance since."""
 
 
 # Upgrade
@@ -62,11 +66,12 @@ def upgrade(group: ClassicGroup, image: TopicImages, now_ms: int, upgraded: Cons
     members = {each.member_id: _upgraded(group, each, image) for each in group.members.values()}
     names = {name for each in members.values() for name in each.metadata.topic_names}
     hashed = metadata_hash(existing_topics(image, names))
-    targets = {member_id: _partitions(each.current.assigned) for member_id, each in members.items()}
+    targets = _assigned(members)
+    currents = {member_id: _current(epoch, target) for member_id, target in targets.items()}
     for member_id, each in members.items():
         upgraded.replay_member(member_id, each.metadata)
         upgraded.replay_target(member_id, targets[member_id])
-        upgraded.replay_current(member_id, each.current)
+        upgraded.replay_current(member_id, currents[member_id])
     upgraded.replay_group(epoch, hashed)
     upgraded.replay_assignment_epoch(epoch, 0)
     return [
@@ -75,8 +80,33 @@ def upgrade(group: ClassicGroup, image: TopicImages, now_ms: int, upgraded: Cons
         stored.group_record(group_id, epoch, hashed, now_ms),
         *(stored.target_record(group_id, member_id, target, now_ms) for member_id, target in targets.items()),
         stored.assignment_epoch_record(group_id, epoch, 0, now_ms),
-        *(stored.current_record(group_id, member_id, each.current, now_ms) for member_id, each in members.items()),
+        *(stored.current_record(group_id, member_id, each, now_ms) for member_id, each in currents.items()),
     ]
+
+
+def _assigned(members: Mapping[str, _Upgraded]) -> dict[str, Partitions]:
+    """The partitions of each member, none of which another one may still read.
+
+    A member that keeps partitions over a rebalance has them although its assignment was reset: Apache Kafka 4.4 gives
+    them to others at once.
+    """
+    taken = {key for each in members.values() for key in _keys(each.partitions)}
+    assigned: dict[str, Partitions] = {}
+    for member_id, each in members.items():
+        free = [key for key in _keys(each.owned) if key not in taken]
+        taken.update(free)
+        kept = {topic_id: frozenset(number for key, number in free if key == topic_id) for topic_id, _ in free}
+        assigned[member_id] = each.partitions or kept
+    return assigned
+
+
+def _keys(partitions: Partitions) -> list[tuple[UUID, int]]:
+    return [(topic_id, number) for topic_id, numbers in partitions.items() for number in numbers]
+
+
+def _current(epoch: int, partitions: Partitions) -> CurrentAssignment:
+    assigned = {topic_id: dict.fromkeys(numbers, epoch) for topic_id, numbers in partitions.items()}
+    return CurrentAssignment(epoch, epoch, assigned=assigned)
 
 
 def _epoch(group: ClassicGroup) -> int:
@@ -97,7 +127,7 @@ def _upgraded(group: ClassicGroup, member: Member, image: TopicImages) -> _Upgra
             f"{name} because an unsupported custom assignor is in use. Please refer to the documentation or switch to "
             "a default assignor before re-attempting the upgrade."
         )
-    epoch = _epoch(group)
+    is_reset = not member.assignment and group.state is not states.STABLE
     return _Upgraded(
         MemberMetadata(
             instance_id=member.instance_id,
@@ -108,12 +138,9 @@ def _upgraded(group: ClassicGroup, member: Member, image: TopicImages) -> _Upgra
             rebalance_timeout_ms=member.rebalance_timeout_ms,
             classic=ClassicMetadata(member.session_timeout_ms, member.protocols),
         ),
-        CurrentAssignment(epoch, epoch, assigned={each: dict.fromkeys(partitions[each], epoch) for each in partitions}),
+        partitions,
+        subscription.owned if is_reset else {},
     )
-
-
-def _partitions(assigned: Assigned) -> dict[UUID, frozenset[int]]:
-    return {topic_id: frozenset(partitions) for topic_id, partitions in assigned.items()}
 
 
 # Downgrade
@@ -125,24 +152,35 @@ class Downgrade(NamedTuple):
     records: list[Record]
     members: Members
     """The members with all their protocols; the record has the chosen one alone."""
-    rebalances: bool = True
+    rebalances: bool
     """Whether the members have to join again."""
 
 
 def downgrade(
-    group: ConsumerGroup, remaining: Mapping[str, MemberMetadata], image: TopicImages, now_ms: int, value_version: int
+    group: ConsumerGroup,
+    remaining: Mapping[str, MemberMetadata],
+    image: TopicImages,
+    now_ms: int,
+    value_version: int,
+    *,
+    rebalances: bool,
 ) -> Downgrade:
     """Make a classic group of the members that remain, all of which use the classic protocol.
 
     ``value_version`` is that of the group's record. ``remaining`` may differ from what the group knows of a member: its
-    join may cause the change.
+    join may cause the change. If the group rebalances, the record has the partitions that the members still have, so
+    that an upgrade that follows at once gives none of them to another member. Apache Kafka 4.4 writes the target
+    assignment in this case too.
     """
     members = Members()
     for member_id, metadata in remaining.items():
         members.add(_classic_member(group.group_id, member_id, metadata))
     protocol = members.select_protocol()
+    assigned: Mapping[str, Partitions] = group.targets
+    if rebalances:
+        assigned = {member_id: group.members[member_id].current.held for member_id in remaining}
     assignments = {
-        member_id: write_assignment(group.targets.get(member_id, {}), image.topic_name, member.metadata(protocol))
+        member_id: write_assignment(assigned.get(member_id, {}), image.topic_name, member.metadata(protocol))
         for member_id, member in members.items()
     }
     value = GroupMetadataValue(
@@ -152,7 +190,7 @@ def downgrade(
         current_state_timestamp=now_ms,
     )
     made = record_of(group.group_id, value, members, assignments, now_ms, value_version)
-    return Downgrade([*stored.all_tombstones(group, now_ms), made], members)
+    return Downgrade([*stored.all_tombstones(group, now_ms), made], members, rebalances)
 
 
 def _classic_member(group_id: str, member_id: str, metadata: MemberMetadata) -> Member:

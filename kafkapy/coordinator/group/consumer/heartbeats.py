@@ -258,8 +258,8 @@ class GroupChange:
 
     def _become_classic(self, remaining: Mapping[str, MemberMetadata], *, rebalances: bool = True) -> None:
         version = self._rules.classic_value_version
-        made = downgrade(self.group, remaining, self._image, self._now_ms, version)
-        self.downgrade = made._replace(rebalances=rebalances)
+        made = downgrade(self.group, remaining, self._image, self._now_ms, version, rebalances=rebalances)
+        self.downgrade = made
         self.records += made.records
 
     def resolve(self, found: Mapping[str, frozenset[str]]) -> None:
