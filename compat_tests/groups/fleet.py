@@ -1,6 +1,8 @@
 """The consumers of one group, which are started and stopped one by one while numbered records are sent.
 
-Every record must be read once, those of a partition in their order, and no partition may have two owners at once.
+Every record must be read once, those of a partition in their order, and no partition may have two owners at once. A
+member whose epoch is behind that of the group when it becomes a classic one is told so by ILLEGAL_GENERATION, on Apache
+Kafka too: it loses its partitions without a commit, and what it has read since its last one is read again.
 """
 
 import threading
@@ -64,6 +66,7 @@ class Fleet(ABC):
         self._owners: dict[int, int] = {}
         self._read: dict[int, list[int]] = defaultdict(list)
         self._protocols: dict[int, str] = {}
+        self._lost: set[int] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -110,8 +113,16 @@ class Fleet(ABC):
         for each in partitions:
             self._owners.pop(each, None)
 
+    def lost(self, partitions: Iterable[int]) -> None:
+        """They were taken away before their offsets could be committed."""
+        partitions = list(partitions)
+        self._lost.update(partitions)
+        self.taken(partitions)
+
     def was_read(self, partition: int, number: int) -> None:
         read = self._read[partition]
+        if partition in self._lost and number < len(read):
+            return
         if number != len(read):
             self.failures.append(f"{number} of {partition} was read in the place of {len(read)}")
         read.append(number)

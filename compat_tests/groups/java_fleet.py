@@ -73,6 +73,8 @@ class JavaFleet(Fleet):
             self.given(int(member), map(int, words))
         elif what == "taken":
             self.taken(map(int, words))
+        elif what == "lost":
+            self.lost(map(int, words))
         elif what == "stopped":
             self._stopped.add(int(member))
         else:

@@ -29,7 +29,7 @@ class LibrdkafkaFleet(Fleet):
             [self.topic],
             on_assign=lambda _, partitions: self.given(member, [each.partition for each in partitions]),
             on_revoke=lambda revoking, partitions: self._revoked(member, revoking, partitions),
-            on_lost=lambda _, partitions: self.failures.append(f"{member} has lost {partitions}"),
+            on_lost=lambda _, partitions: self.lost([each.partition for each in partitions]),
         )
         self._consumers[member] = consumer
 

@@ -19,7 +19,7 @@ import org.apache.kafka.common.serialization.StringDeserializer;
  *
  * Standard input has a command in each line, "start MEMBER classic|consumer" or "stop MEMBER". Standard output tells in
  * order what happens: "given MEMBER PARTITION ...", "taken MEMBER PARTITION ..." once their offsets are committed,
- * "read PARTITION VALUE", "stopped MEMBER", "failed MEMBER REASON".
+ * "lost MEMBER PARTITION ...", "read PARTITION VALUE", "stopped MEMBER", "failed MEMBER REASON".
  */
 public class RollingConsumers {
     private static String bootstrap;
@@ -109,7 +109,7 @@ public class RollingConsumers {
         }
 
         @Override public void onPartitionsLost(Collection<TopicPartition> partitions) {
-            say("failed " + name + " lost" + numbers(partitions));
+            say("lost " + name + numbers(partitions));
         }
 
         private static String numbers(Collection<TopicPartition> partitions) {

@@ -328,7 +328,7 @@ def upgrade_while_rebalancing(talk: MigrationTalk) -> None:
     one = talk.classic()
     two = talk.join(JOIN, metadata=subscription("t"), on=1).member_id
     talk.wait(talk.join_request(JOIN, two, metadata=subscription("t")), JOIN)
-    talk.first_beat(A, "t")
+    talk.first_beat(A, "u")
     talk.receive()
     talk.heartbeat(HEARTBEAT, 1, one)
     talk.heartbeat(HEARTBEAT, 1, two)

@@ -6,20 +6,22 @@ each direction.
 
     upgrade     a member of the consumer protocol joins a classic group of consumers. The generation becomes the epoch
                 of the group and of its members, their last assignment the target and the current assignment.
-    downgrade   no member of the consumer protocol remains. The group epoch becomes the generation, the target
-                assignment that of the members.
+    downgrade   no member of the consumer protocol remains. The group epoch becomes the generation, and the members
+                keep their partitions.
 """
 
 from collections.abc import Mapping
 from typing import NamedTuple
 from uuid import UUID
 
+from kafkapy.coordinator.group.classic import states
 from kafkapy.coordinator.group.classic.calls import JoinCall
 from kafkapy.coordinator.group.classic.group import ClassicGroup
 from kafkapy.coordinator.group.classic.members import Member, Members
 from kafkapy.coordinator.group.classic.protocols import CONSUMER_PROTOCOL_TYPE
 from kafkapy.coordinator.group.classic.records import record_of
 from kafkapy.coordinator.group.consumer import records as stored
+from kafkapy.coordinator.group.consumer.calls import Partitions
 from kafkapy.coordinator.group.consumer.embedded_protocol import (
     read_assignment,
     read_subscription,
@@ -46,12 +48,18 @@ class UpgradedMember(NamedTuple):
     """A member of a classic group as one of a consumer group."""
 
     metadata: MemberMetadata
+    target: Partitions
     current: CurrentAssignment
 
-    @property
-    def target(self) -> dict[UUID, frozenset[int]]:
-        """The target assignment: the partitions that the leader has assigned."""
-        return {topic_id: frozenset(partitions) for topic_id, partitions in self.current.assigned.items()}
+
+class _ReadMember(NamedTuple):
+    """What a member of a classic group has said."""
+
+    metadata: MemberMetadata
+    partitions: Partitions
+    """Its last assignment."""
+    owned: Partitions
+    """What it said to own when it joined, if the assignment that it has was reset for a rebalance since."""
 
 
 # Upgrade
@@ -79,8 +87,46 @@ def read_upgrade(group: ClassicGroup, image: TopicImages) -> Upgrade:
 
     It is read in one step, as a rebalance is: ``group.max.size`` bounds the members. Raises ``UpgradeRefusedError``.
     """
-    members = {each.member_id: _upgraded(group, each, image) for each in group.members.values()}
-    return Upgrade(group, _epoch(group), members)
+    epoch = max(group.generation_id, FIRST_EPOCH)  # generation 0, of the first members, is no epoch of a consumer group
+    members = {each.member_id: _read_member(group, each, image) for each in group.members.values()}
+    targets = _assigned(members)
+    return Upgrade(
+        group,
+        epoch,
+        {
+            member_id: UpgradedMember(each.metadata, targets[member_id], _current(epoch, targets[member_id]))
+            for member_id, each in members.items()
+        },
+    )
+
+
+def _assigned(members: Mapping[str, _ReadMember]) -> dict[str, Partitions]:
+    """The partitions of each member, none of which another one may still read.
+
+    A member that keeps partitions over a rebalance has them although its assignment was reset: Apache Kafka 4.4 gives
+    them to others at once.
+    """
+    taken = {
+        (topic_id, number)
+        for each in members.values()
+        for topic_id, numbers in each.partitions.items()
+        for number in numbers
+    }
+    assigned: dict[str, Partitions] = {}
+    for member_id, each in members.items():
+        kept: dict[UUID, frozenset[int]] = {}
+        for topic_id, numbers in each.owned.items():
+            free = frozenset(number for number in numbers if (topic_id, number) not in taken)
+            taken.update((topic_id, number) for number in free)
+            if free:
+                kept[topic_id] = free
+        assigned[member_id] = each.partitions or kept
+    return assigned
+
+
+def _current(epoch: int, partitions: Partitions) -> CurrentAssignment:
+    assigned = {topic_id: dict.fromkeys(numbers, epoch) for topic_id, numbers in partitions.items()}
+    return CurrentAssignment(epoch, epoch, assigned=assigned)
 
 
 def upgrade_records(upgrade: Upgrade, group: ConsumerGroup, image: TopicImages, now_ms: int) -> Steps[list[Record]]:
@@ -103,12 +149,7 @@ def upgrade_records(upgrade: Upgrade, group: ConsumerGroup, image: TopicImages, 
     return records
 
 
-def _epoch(group: ClassicGroup) -> int:
-    """The generation; 0, that of a group whose first members are joining, is no epoch of a consumer group."""
-    return max(group.generation_id, FIRST_EPOCH)
-
-
-def _upgraded(group: ClassicGroup, member: Member, image: TopicImages) -> UpgradedMember:
+def _read_member(group: ClassicGroup, member: Member, image: TopicImages) -> _ReadMember:
     metadata = dict(member.protocols).get(group.protocol_name or "", member.protocols[0][1])
     name = f"Cannot upgrade classic group {group.group_id} to consumer group"
     try:
@@ -121,8 +162,8 @@ def _upgraded(group: ClassicGroup, member: Member, image: TopicImages) -> Upgrad
             f"{name} because an unsupported custom assignor is in use. Please refer to the documentation or switch to "
             "a default assignor before re-attempting the upgrade."
         )
-    epoch = _epoch(group)
-    return UpgradedMember(
+    is_reset = not member.assignment and group.state is not states.STABLE
+    return _ReadMember(
         MemberMetadata(
             instance_id=member.instance_id,
             rack_id=subscription.rack_id,
@@ -132,7 +173,8 @@ def _upgraded(group: ClassicGroup, member: Member, image: TopicImages) -> Upgrad
             rebalance_timeout_ms=member.rebalance_timeout_ms,
             classic=ClassicMetadata(member.session_timeout_ms, member.protocols),
         ),
-        CurrentAssignment(epoch, epoch, assigned={each: dict.fromkeys(partitions[each], epoch) for each in partitions}),
+        partitions,
+        subscription.owned if is_reset else {},
     )
 
 
@@ -145,17 +187,25 @@ class Downgrade(NamedTuple):
     records: list[Record]
     members: Members
     """The members with all their protocols; the record has the chosen one alone."""
-    rebalances: bool = True
+    rebalances: bool
     """Whether the members have to join again."""
 
 
 def downgrade(
-    group: ConsumerGroup, remaining: Mapping[str, MemberMetadata], image: TopicImages, now_ms: int, value_version: int
+    group: ConsumerGroup,
+    remaining: Mapping[str, MemberMetadata],
+    image: TopicImages,
+    now_ms: int,
+    value_version: int,
+    *,
+    rebalances: bool,
 ) -> Steps[Downgrade]:
     """Make a classic group of the members that remain, all of which use the classic protocol.
 
     ``value_version`` is that of the group's record. ``remaining`` may differ from what the group knows of a member: its
-    join may cause the change.
+    join may cause the change. If the group rebalances, the record has the partitions that the members still have, so
+    that an upgrade that follows at once gives none of them to another member. Apache Kafka 4.4 writes the target
+    assignment in this case too.
     """
     members = Members()
     for piece in pieces(list(remaining.items())):
@@ -166,8 +216,8 @@ def downgrade(
     assignments: dict[str, bytes] = {}
     for some in pieces(list(members.items())):
         for member_id, member in some:
-            target = group.targets.get(member_id, {})
-            assignments[member_id] = write_assignment(target, image.topic_name, member.metadata(protocol))
+            partitions = group.members[member_id].current.held if rebalances else group.targets.get(member_id, {})
+            assignments[member_id] = write_assignment(partitions, image.topic_name, member.metadata(protocol))
         yield
     value = GroupMetadataValue(
         protocol_type=CONSUMER_PROTOCOL_TYPE,
@@ -177,7 +227,7 @@ def downgrade(
     )
     made = record_of(group.group_id, value, members, assignments, now_ms, value_version)
     tombstones = yield from stored.all_tombstones(group, now_ms)
-    return Downgrade([*tombstones, made], members)
+    return Downgrade([*tombstones, made], members, rebalances)
 
 
 def _classic_member(group_id: str, member_id: str, metadata: MemberMetadata) -> Member:

@@ -332,8 +332,8 @@ class GroupChange:
 
     def _become_classic(self, remaining: Mapping[str, MemberMetadata], *, rebalances: bool = True) -> Steps[None]:
         version = self._rules.classic_value_version
-        made = yield from downgrade(self.group, remaining, self._image, self._now_ms, version)
-        self.downgrade = made._replace(rebalances=rebalances)
+        made = yield from downgrade(self.group, remaining, self._image, self._now_ms, version, rebalances=rebalances)
+        self.downgrade = made
         self.records += made.records
 
     def resolve(self, found: Mapping[str, frozenset[str]]) -> Steps[None]:

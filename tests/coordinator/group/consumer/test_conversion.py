@@ -101,6 +101,40 @@ def test_a_downgrade_keeps_assignment_and_offsets(by: str) -> None:
     assert world.fetch() == 7
 
 
+def test_partitions_stay_with_their_member_over_two_changes() -> None:
+    world, member_id = upgraded()
+    assert world.join_as(member_id, owned={"t": [0, 1, 2]}).value.generation_id == 1  # it has to revoke one
+    world.beat("c", -1)
+    assert partitions_of(world.group().members[member_id].assignment) == {"t": [0, 1, 2]}
+    assert shown(world.enter("d")) == (3, {})
+
+
+def test_a_member_that_keeps_partitions_over_a_rebalance_has_them_after_an_upgrade() -> None:
+    world = MigrationWorld()
+    one = world.classic()
+    joining = world.join_as()
+    assert world.join_as(one, owned={"t": [0, 1, 2]}).value.generation_id == 2
+    two = joining.value.member_id
+    world.leave(LeavingMember(two))
+    assert world.group().members[one].assignment == b""
+    assert shown(world.enter("c")) == (3, {})
+    assert world.consumer_group().members[one].current.held == {T: frozenset({0, 1, 2})}
+
+
+def test_a_partition_that_two_members_claim_stays_with_one() -> None:
+    world = MigrationWorld()
+    one = world.classic()
+    joining = world.join_as("", owned={"t": [2]})
+    world.join_as(one, owned={"t": [0, 1, 2]})
+    two = joining.value.member_id
+    third = world.join_as()
+    assert not third.is_set
+    world.enter("c")
+    members = world.consumer_group().members
+    held = [each.current.held.get(T, frozenset()) for each in (members[one], members[two])]
+    assert sorted(number for each in held for number in each) == [0, 1, 2]
+
+
 def test_a_group_goes_back_and_forth() -> None:
     world, member_id = upgraded()
     for epoch in (2, 4, 6):
