@@ -124,13 +124,14 @@ class FollowedWrite(GroupWrite):
         steps = shard.replay_in_steps(self._records, self._first_offset)
         yield from while_true(lambda: self.is_current, steps)
         if self._is_conversion:
-            self._replace(shard.groups.get(self._group.group_id))
+            self._replace(shard)
 
-    def _replace(self, made: Group | None) -> None:
-        """The group of the other type is complete, unless this one was unloaded before the last step."""
-        if made is not None and self.is_current:
-            self._shard.replace(self._group, made)
-        elif made is not None:
+    def _replace(self, apart: GroupShard) -> None:
+        """All records were replayed apart, unless the group was unloaded before the last step."""
+        if self.is_current:
+            self._shard.replace(self._group, apart.groups[self._group.group_id])
+            return
+        for made in apart.groups.values():
             made.kill(ErrorCode.NOT_COORDINATOR)
 
 

@@ -118,10 +118,11 @@ class Rights:
         require(result.member_epoch >= known.epoch, f"the epoch of {call.member_id} fell: {result}")
         if result.member_epoch != known.epoch:
             known.epoch, known.previous_epoch = result.member_epoch, known.epoch
+        since = {each: epoch for each, epoch in known.since.items() if each in known.assigned | known.granted}
         if result.assignment is not None:
             known.assigned = flat(result.assignment)
-            known.since |= dict.fromkeys(known.assigned - known.since.keys(), known.epoch)
-        known.since = {each: since for each, since in known.since.items() if each in known.assigned | known.granted}
+        held = known.assigned | (known.granted & since.keys())
+        known.since = {each: since.get(each, known.epoch) for each in held}
         for other_id, other in self.standings.items():
             shared = other.granted & known.assigned
             if shared and other is not known and not self.may_be_fenced(other, now_ms):

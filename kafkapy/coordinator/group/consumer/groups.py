@@ -308,7 +308,7 @@ class ConsumerGroups(GroupType):
         held = change.held
         found = shard.groups.get(held.group_id)
         if change.upgrade is not None:
-            self._upgrade_ended(change, found)
+            self._upgrade_ended(change, change.upgrade.former, found)
         elif change.downgrade is not None and isinstance(found, ClassicGroup):
             restore_protocols(found, change.downgrade.members)
             self.classic.took_over(found, rebalances=change.downgrade.rebalances)
@@ -317,12 +317,12 @@ class ConsumerGroups(GroupType):
         then(error_code)
         held.decisions.write_ended()
 
-    def _upgrade_ended(self, change: GroupChange, found: Group | None) -> None:
+    def _upgrade_ended(self, change: GroupChange, former: ClassicGroup, found: Group | None) -> None:
         if isinstance(found, ConsumerGroup):
             found.is_unacknowledged = change.group.is_unacknowledged
             self._run(self.sessions.start_all(found))
-        elif change.upgrade is not None:
-            self.classic.resume(change.upgrade.former)
+        else:
+            self.classic.resume(former)
 
     # Regular expressions
 

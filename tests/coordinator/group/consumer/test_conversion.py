@@ -8,8 +8,8 @@ from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.group.classic.calls import JoinResult, LeavingMember, SyncResult
 from kafkapy.coordinator.group.consumer.calls import HeartbeatResult
 from kafkapy.coordinator.group.consumer.members import CurrentAssignment
-from kafkapy.coordinator.group.records import decode_key
-from kafkapy.metadata.errors import NotEnoughReplicasError
+from kafkapy.coordinator.group.records import ConsumerGroupKey, decode_key
+from kafkapy.metadata.errors import NotEnoughReplicasError, RequestTimedOutError
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.records.record import read_records
@@ -20,6 +20,7 @@ from tests.coordinator.world import TP
 
 REBALANCE = ErrorCode.REBALANCE_IN_PROGRESS
 NOT_FOUND = ErrorCode.GROUP_ID_NOT_FOUND
+PLACE = TopicPartition(GROUP_METADATA_TOPIC, 0)
 
 
 def last_keys(world: MigrationWorld) -> list[tuple[str, bool]]:
@@ -409,7 +410,7 @@ def test_the_partition_moves_away_during_an_upgrade() -> None:
     world.classic()
     world.broker.is_slow = True
     entered = world.send("c", 0, **world.enter_call())
-    world.resign(TopicPartition(GROUP_METADATA_TOPIC, 0), None)
+    world.resign(PLACE, None)
     world.broker.acknowledge()
     assert entered.is_set
     assert world.enter("c").error_code == ErrorCode.NOT_COORDINATOR
@@ -425,7 +426,7 @@ def test_the_partition_moves_away_while_a_static_member_is_replaced(is_classic: 
         waiting: Answer[JoinResult] | Answer[HeartbeatResult] = world.join_as(instance_id="i")
     else:
         waiting = world.send("d", 0, **world.enter_call(instance_id="j"))
-    world.resign(TopicPartition(GROUP_METADATA_TOPIC, 0), None)
+    world.resign(PLACE, None)
     world.broker.acknowledge()
     assert waiting.value.error_code == ErrorCode.NOT_COORDINATOR
 
@@ -483,3 +484,50 @@ def test_a_removal_in_steps_does_not_remove_the_group_that_takes_the_place() -> 
     world.beat("c", -1)
     finish(steps)
     assert world.types() == [("classic", "PreparingRebalance")]
+
+
+def test_the_partition_moves_away_while_the_records_of_an_upgrade_are_replayed() -> None:
+    world = MigrationWorld()
+    world.run_slowly()
+    world.finish_later()
+    member_id = world.classic()
+    world.first_steps = 1
+    entered = world.send("c", 0, **world.enter_call())
+    while not any(isinstance(decode_key(record.key or b""), ConsumerGroupKey) for record in world.log.records()):
+        finish(world.later.pop(0))
+    assert world.types() == [("classic", "PreparingRebalance")]
+    world.resign(PLACE, None)
+    world.finish_later()
+    assert entered.is_set
+    assert world.coordinator._runtime.budget.used_bytes == 0
+    world.lead(PLACE, 1)
+    world.finish_later()
+    assert set(world.epochs_of()) == {member_id, "c"}
+
+
+def test_an_upgrade_whose_acknowledgement_fails_is_an_upgrade() -> None:
+    world = MigrationWorld()
+    member_id = world.classic()
+    world.broker.is_slow = True
+    entered = world.send("c", 0, **world.enter_call())
+    world.broker.acknowledge(RequestTimedOutError("too slow"))
+    assert entered.value.error_code == REBALANCE
+    assert world.types() == [("consumer", "Reconciling")]
+    again = world.send("c", 0, **world.enter_call())
+    assert not again.is_set
+    world.broker.acknowledge()
+    assert again.value.error_code == 0
+    world.broker.is_slow = False
+    world.clock.advance(60_000)
+    assert world.epochs_of() == {}
+    assert member_id not in world.consumer_group().members
+
+
+def test_a_downgrade_whose_acknowledgement_fails_is_a_downgrade() -> None:
+    world, member_id = upgraded()
+    world.broker.is_slow = True
+    left = world.send("c", -1)
+    world.broker.acknowledge(RequestTimedOutError("too slow"))
+    assert left.value.error_code == REBALANCE
+    assert world.types() == [("classic", "PreparingRebalance")]
+    assert world.heartbeat(member_id, 2) in (REBALANCE, ErrorCode.ILLEGAL_GENERATION)

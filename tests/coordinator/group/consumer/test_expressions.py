@@ -8,7 +8,7 @@ import pytest
 from kafkapy.coordinator.group.consumer import records as stored
 from kafkapy.coordinator.group.consumer.calls import HeartbeatResult
 from kafkapy.coordinator.group.records import ConsumerExpressionKey, decode_key
-from kafkapy.metadata.errors import NotEnoughReplicasError
+from kafkapy.metadata.errors import NotEnoughReplicasError, RequestTimedOutError
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.turns import PIECE
@@ -202,3 +202,17 @@ def test_topics_that_exceed_the_bound_on_memory_are_not_kept() -> None:
     world.finish_later()
     assert world.background.counters.refused_metadata == 1
     assert world.expression_records() == []
+
+
+def test_a_search_that_ends_when_no_member_has_its_expression_while_an_acknowledgement_is_missing() -> None:
+    world = ExpressionWorld()
+    world.live_later()
+    world.match("a", "u.*", topic_names=("t",))
+    assert len(world.later) == 1
+    world.broker.is_slow = True
+    answer = world.send("a", 2, topic_regex="")
+    world.broker.acknowledge(RequestTimedOutError("too slow"))
+    assert answer.value.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    written = len(list(world.log.records()))
+    world.finish_later()
+    assert len(list(world.log.records())) == written

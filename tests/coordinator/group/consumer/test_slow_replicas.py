@@ -6,6 +6,8 @@ from kafkapy.protocol.errors import ErrorCode
 from kafkapy.types import TopicPartition
 from tests.coordinator.group.consumer.world import ConsumerWorld, T, shown
 
+PLACE = TopicPartition(GROUP_METADATA_TOPIC, 0)
+
 
 def test_decisions_are_made_one_after_the_other() -> None:
     world = ConsumerWorld()
@@ -44,7 +46,7 @@ def test_requests_that_wait_when_the_partition_moves_away() -> None:
     world.broker.is_slow = True
     first, second = world.send("a", 2), world.send("b", 3, topic_names=("u",))
     assert world.coordinator.consumer.expire_member("g", "b") == 0
-    world.resign(TopicPartition(GROUP_METADATA_TOPIC, 0), None)
+    world.resign(PLACE, None)
     world.broker.acknowledge()
     assert (first.value.error_code, second.value.error_code) == (0, ErrorCode.NOT_COORDINATOR)
     assert world.coordinator.consumer.expire_member("g", "b") == ErrorCode.NOT_COORDINATOR
@@ -129,3 +131,17 @@ def test_a_member_that_has_revoked_in_time_stays_though_its_records_are_late() -
     world.broker.acknowledge()
     assert shown(revoked.value) == (3, None)
     assert len(world.describe().members) == 2
+
+
+def test_a_request_that_waited_for_a_group_that_was_loaded_again_waits_there_too() -> None:
+    world = ConsumerWorld()
+    world.enter("a")
+    world.broker.is_slow = True
+    answers = [world.send(each, 0, **world.enter_call()) for each in ("b", "c")]
+    world.resign(PLACE, None)
+    world.lead(PLACE, 1)
+    answers.append(world.send("d", 0, **world.enter_call()))
+    world.broker.acknowledge()
+    assert [each.is_set for each in answers] == [True, False, True]
+    world.broker.acknowledge()
+    assert [each.value.error_code for each in answers] == [0, 0, 0]
