@@ -227,12 +227,14 @@ class ConsumerGroups(GroupType):
     ) -> Steps[None]:
         group, records = change.group, change.records
         yield from while_true(lambda: shard.is_current and not group.is_dead, steps)
+        batch = self._runtime.encode(records) if records else bytearray()
+        yield
         if group.is_dead or not shard.is_current:
             ended(ErrorCode.NOT_COORDINATOR)
         elif not records:
             ended(0)
         else:
-            write = LargeGroupWrite(shard, group, records, self._runtime.encode(records))
+            write = LargeGroupWrite(shard, group, records, batch)
             self._runtime.write(write).on_set(partial(self._appended, write, ended))
 
     def _appended(self, write: LargeGroupWrite, ended: Callable[[int], None], error_code: int) -> None:
