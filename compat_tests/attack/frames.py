@@ -367,7 +367,7 @@ def drawn_seeds(number: int, served: Served, ids: Ids) -> Iterator[bytes]:
         found.extend(steps)
 
     take()
-    builder = RequestBuilder(ids.resolve)
+    builder = RequestBuilder(ids.resolve, ids.resolve_topic)
     for step in found:
         try:
             body = encode(builder.build(step), step.version)

@@ -7,6 +7,7 @@ from typing import Final
 from uuid import UUID
 
 from kafkapy.clock import Clock
+from kafkapy.config.group_keys import ASSIGNMENT_INTERVAL, HEARTBEAT_INTERVAL, SESSION_TIMEOUT
 from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.group.classic.group import ClassicGroup
 from kafkapy.coordinator.group.consumer.assignors import Assignor
@@ -44,6 +45,8 @@ from kafkapy.protocol.errors import ErrorCode
 from kafkapy.text import text_size
 from kafkapy.turns import Steps, pieces, while_true
 
+GroupValue = Callable[[str, str], int]
+"""The value of a key of ``kafkapy/config/group_keys.py`` for a group."""
 IS_LEAVING: Final = range(-2, 0)
 """The member epochs of requests that leave the group."""
 
@@ -58,8 +61,10 @@ class ConsumerGroups(GroupType):
         metadata: Metadata,
         background: Background,
         assignors: Mapping[str, Assignor],
+        value_of: GroupValue,
     ) -> None:
-        self.settings = runtime.settings.consumer
+        self._settings = runtime.settings.consumer
+        self._value_of = value_of
         self._runtime = runtime
         self._metadata = metadata
         self._counters = background.counters
@@ -67,11 +72,7 @@ class ConsumerGroups(GroupType):
         self._soon = background.soon
         self._overdue: deque[tuple[ConsumerGroup, ConsumerMember, Callable[[], bool]]] = deque()
         self._sessions = Sessions(clock, self._session_timeout_ms, self._fence)
-        named = {name: assignors[name] for name in self.settings.assignors}
-        settings = self.settings
-        self._rules = GroupRules(
-            settings.max_size, settings.heartbeat_interval_ms, settings.assignment_interval_ms, named
-        )
+        self._assignors = {name: assignors[name] for name in self._settings.assignors}
 
     def new_group(self, group_id: str) -> ConsumerGroup:
         """See ``GroupType``."""
@@ -106,8 +107,10 @@ class ConsumerGroups(GroupType):
 
     def heartbeat(self, call: HeartbeatCall) -> Answer[HeartbeatResult]:
         """ConsumerGroupHeartbeat."""
+        if not self._settings.is_served:
+            return Answer.of(HeartbeatResult(ErrorCode.UNSUPPORTED_VERSION))
         try:
-            check(call, self._rules.assignors)
+            check(call, self._assignors)
         except HeartbeatRefusedError as error:
             return Answer.of(HeartbeatResult(error.error_code, str(error)))
         answer: Answer[HeartbeatResult] = Answer()
@@ -158,7 +161,13 @@ class ConsumerGroups(GroupType):
         self._carry_out(shard, change, steps, lambda error_code: self._decided(change, call, error_code, answer))
 
     def _change(self, group: ConsumerGroup) -> GroupChange:
-        return GroupChange(group, self._image, self._rules, self._runtime.now_ms)
+        rules = GroupRules(
+            self._settings.max_size,
+            self._value_of(group.group_id, HEARTBEAT_INTERVAL),
+            self._value_of(group.group_id, ASSIGNMENT_INTERVAL),
+            self._assignors,
+        )
+        return GroupChange(group, self._image, rules, self._runtime.now_ms)
 
     def _check_convertible(self, found: Group | None, call: HeartbeatCall) -> None:
         """Only a member that joins makes a group, in place of none or of a group without members."""
@@ -223,12 +232,14 @@ class ConsumerGroups(GroupType):
         yield from while_true(lambda: shard.is_current and not group.is_dead, steps)
         if group.is_unacknowledged and not records:
             change.repeat()
+        batch = self._runtime.encode(records) if records else bytearray()
+        yield
         if group.is_dead or not shard.is_current:
             ended(ErrorCode.NOT_COORDINATOR)
         elif not records:
             ended(0)
         else:
-            write = FollowedWrite(shard, group, records, self._runtime.encode(records))
+            write = FollowedWrite(shard, group, records, batch)
             self._runtime.write(write).on_set(partial(self._appended, group, write, ended))
 
     def _appended(
@@ -252,7 +263,8 @@ class ConsumerGroups(GroupType):
 
     def _search(self, group: ConsumerGroup, call: HeartbeatCall) -> None:
         """Search the topics for the group's expressions, if that is due after the member's request."""
-        if group.expressions.start_search(self._image.topics, self._runtime.now_ms()):
+        interval_ms = self._settings.regex_refresh_interval_ms
+        if group.expressions.start_search(self._image.topics, self._runtime.now_ms(), interval_ms):
             self._run(self._search_in_steps(group, call))
 
     def _search_in_steps(self, group: ConsumerGroup, call: HeartbeatCall) -> Steps[None]:
@@ -282,8 +294,8 @@ class ConsumerGroups(GroupType):
 
     # Time-outs
 
-    def _session_timeout_ms(self, _group_id: str) -> int:
-        return self.settings.session_timeout_ms
+    def _session_timeout_ms(self, group_id: str) -> int:
+        return self._value_of(group_id, SESSION_TIMEOUT)
 
     def _fence(self, group: ConsumerGroup, member: ConsumerMember, is_due: Callable[[], bool]) -> None:
         """Remove a member whose session or rebalance time-out has ended.
@@ -340,6 +352,8 @@ class ConsumerGroups(GroupType):
 
     def describe(self, group_id: str) -> Steps[ConsumerGroupDescription]:
         """ConsumerGroupDescribe of one group; state and members are those at the start of the steps."""
+        if not self._settings.is_served:
+            return ConsumerGroupDescription(ErrorCode.UNSUPPORTED_VERSION, group_id)
         shard = self._runtime.find_named(group_id)
         if isinstance(shard, int):
             return ConsumerGroupDescription(shard, group_id)
@@ -347,7 +361,7 @@ class ConsumerGroups(GroupType):
         if not isinstance(group, ConsumerGroup):
             message = f"Group {group_id} {'not found' if group is None else 'is not a consumer group'}."
             return ConsumerGroupDescription(ErrorCode.GROUP_ID_NOT_FOUND, group_id, message)
-        assignor = preferred_assignor(group.preferred_assignors, self._rules.assignors)
+        assignor = preferred_assignor(group.preferred_assignors, self._assignors)
         described = ConsumerGroupDescription(
             0, group_id, None, group.state, group.epoch, group.assignment_epoch, assignor
         )
