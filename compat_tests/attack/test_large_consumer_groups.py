@@ -27,13 +27,18 @@ PATIENCE_S: Final = 120.0
 TOPICS: Final = 2_000
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 UNKNOWN_SERVER_ERROR: Final = -1
+LONG_SESSIONS: Final = {
+    "group.consumer.session.timeout.ms": "3600000",
+    "group.consumer.max.session.timeout.ms": "3600000",
+}
+"""No member sends a second heartbeat before all have sent the first one, which may take minutes."""
 BYTES_OF_A_GROUP: Final = 10_000
 """The most memory that a group with one member may take."""
 
 
 @pytest.fixture
 def process() -> Iterator[ChildProcess]:
-    with memory_directory() as directory, KafkapyProcess(directory=directory) as found:
+    with memory_directory() as directory, KafkapyProcess(config=LONG_SESSIONS, directory=directory) as found:
         yield found
 
 

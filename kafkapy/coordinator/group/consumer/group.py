@@ -86,7 +86,8 @@ class ConsumerGroup(Group):
         self._is_dead = False
         self._is_writing = False
         self._is_deciding = False
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: deque[Callable[[], None]] | None = None
+        """The decisions that wait; None for none, since an empty deque takes 760 bytes in each of very many groups."""
 
     def __repr__(self) -> str:
         return f"ConsumerGroup({self.group_id!r}, {self.state}, epoch {self.epoch}, {len(self.members)} members)"
@@ -159,6 +160,8 @@ class ConsumerGroup(Group):
 
     def when_idle(self, decide: Callable[[], None]) -> None:
         """Call ``decide`` now, or when the decisions before it have ended."""
+        if self._waiting is None:
+            self._waiting = deque()
         self._waiting.append(decide)
         self._decide_waiting()
 
@@ -181,6 +184,7 @@ class ConsumerGroup(Group):
         while self._waiting and not self._is_writing:
             self._waiting.popleft()()
             yield
+        self._waiting = self._waiting or None
         self._is_deciding = False
 
     # Replay
