@@ -26,7 +26,8 @@
 #              (SPARK_KILLS=5; ARGUMENTS="--target kafkapy-cluster --seed 7", or --target kafka-2.7.2, kafka-4.4.0)
 # make soak    three brokers under steady load, three hours: memory, descriptors and latencies stay flat (MINUTES=30)
 # make compat-long  100,000 requests of every API, drawn by a seed that is printed, the same to Apache Kafka 2.7.2 and kafkapy:
-#              the same answers, field by field (REQUESTS=5000; ARGUMENTS="--seed 7 --security sasl_ssl", or --replay FILE)
+#              the same answers, field by field (REQUESTS=5000; ARGUMENTS="--seed 7 --security sasl_ssl", or "--release 4.4.0
+#              --keep-going", or --replay FILE)
 # make fuzz    ten million broken and hostile requests, drawn by a seed that is printed: no traceback, bounded memory, other
 #              clients are served meanwhile (FRAMES=100000; ARGUMENTS="--seed 7 --security sasl_ssl --before-login", or --replay FILE)
 # make strangers  5,000 connections that do not authenticate: at most 64 KiB each, an end, other clients are served meanwhile

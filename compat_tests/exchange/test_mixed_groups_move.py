@@ -11,10 +11,9 @@ from uuid import UUID
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from compat_tests.groups.test_consumer_group_conversations import without_config_operations
 from harness.cases.consumer_group_cases import AT_ONCE, A, coordinated_topics
 from harness.cases.group_cases import comparable, make_topics
-from harness.cases.migration_cases import HEARTBEAT, SYNC, talking
+from harness.cases.migration_cases import HEARTBEAT, SYNC, talking, without_config_operations
 from harness.kafkapy_process import KafkapyProcess
 from harness.process import ChildProcess
 from harness.real_kafka import RealKafka

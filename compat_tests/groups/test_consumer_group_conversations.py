@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
@@ -12,7 +12,6 @@ from harness.cases.consumer_group_cases import AT_DEFAULTS, AT_ONCE, CONVERSATIO
 from harness.cases.group_cases import comparable, make_topics
 from harness.process import Broker
 from harness.wire import Wire
-from kafkapy.protocol.constants import AclOperation
 
 pytestmark = [
     pytest.mark.together,
@@ -22,21 +21,6 @@ pytestmark = [
 ]
 
 ANSWERS: dict[str, Any] = json.loads((RECORDED / "consumer_group_answers.json").read_text())
-
-CONFIG_OPERATIONS: Final = 1 << AclOperation.DESCRIBE_CONFIGS | 1 << AclOperation.ALTER_CONFIGS
-"""The operations on a group that are not compared: kafkapy's groups have no configurations (Kafka 3.8, KIP-848)."""
-
-
-def without_config_operations(answer: Any) -> Any:
-    """A transcript whose ``authorized_operations`` lack ``CONFIG_OPERATIONS``."""
-    if isinstance(answer, list):
-        return [without_config_operations(each) for each in answer]
-    if isinstance(answer, dict):
-        cleared = {key: without_config_operations(value) for key, value in answer.items()}
-        if "authorized_operations" in cleared:
-            cleared["authorized_operations"] &= ~CONFIG_OPERATIONS
-        return cleared
-    return answer
 
 
 @pytest.fixture(scope="module")
@@ -52,4 +36,4 @@ def bootstraps(broker: Broker) -> Iterator[Mapping[str, str]]:
 @pytest.mark.parametrize("name", [*CONVERSATIONS, *AT_DEFAULTS])
 def test_the_answers_equal_those_of_4_4_0(bootstraps: Mapping[str, str], topic_name: str, name: str) -> None:
     held = hold(name, bootstraps[name], topic_name)
-    assert comparable(without_config_operations(held)) == comparable(without_config_operations(ANSWERS[name]))
+    assert comparable(held) == comparable(ANSWERS[name])

@@ -8,11 +8,10 @@ from typing import Any, Final
 import pytest
 
 from compat_tests.brokers.own_broker import own_broker
-from compat_tests.groups.test_consumer_group_conversations import without_config_operations
 from harness.cases import RECORDED
 from harness.cases.consumer_group_cases import AT_ONCE
 from harness.cases.group_cases import comparable, make_topics
-from harness.cases.migration_cases import CONVERSATIONS, POLICIES, POLICY, hold
+from harness.cases.migration_cases import CONVERSATIONS, POLICIES, POLICY, hold, without_config_operations
 from harness.process import Broker
 from harness.wire import Wire
 

@@ -29,7 +29,7 @@ _OPERATIONS: Final[dict[str, AclOperation]] = {_name(each): each for each in Acl
 _NONE: Final[list[str]] = []
 
 RESOURCE_HELP: Final = (
-    "topic:NAME, group:ID, transactional-id:ID, delegation-token:ID or cluster; "
+    "topic:NAME, group:ID, transactional-id:ID, delegation-token:ID, user:User:NAME or cluster; "
     "NAME* is a prefix, and * alone every name."
 )
 Resources = Annotated[list[str], typer.Argument(metavar="RESOURCE...", help=RESOURCE_HELP)]

@@ -17,11 +17,12 @@ class Kind(StrEnum):
     """The kinds of resources that have a configuration."""
 
     TOPIC = "topic"
+    GROUP = "group"
     BROKER = "broker"
     BROKERS = "brokers"
 
 
-KindArgument = Annotated[Kind, typer.Argument(help="A topic, one broker, or all brokers.")]
+KindArgument = Annotated[Kind, typer.Argument(help="A topic, a group, one broker, or all brokers.")]
 _DEFAULT_SOURCE = 5
 
 
@@ -35,13 +36,13 @@ _DEFAULT_SOURCE = 5
 )
 def describe(
     kind: KindArgument,
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help="The topic's name or the broker's id.")] = "",
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="The name of the topic, or the id.")] = "",
     all_: Annotated[bool, typer.Option("--all", "-a", help="Also keys with their default values.")] = False,
     docs: Annotated[bool, typer.Option("--docs", help="Also the broker's documentation of each key.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
-    """Show the settings of a topic, a broker or all brokers; with --all every key."""
+    """Show the settings of a topic, a group, a broker or all brokers; with --all every key."""
     with failures_in_one_line(), connect(bootstrap) as client:
         found = client_configs.describe(client, *_resource(kind, name), documentation=docs)
     rows = [
@@ -63,6 +64,7 @@ def describe(
     epilog=examples(
         "kafkapy configs alter topic flights retention.ms=3600000",
         "kafkapy configs alter topic flights --delete retention.ms",
+        "kafkapy configs alter group readers consumer.heartbeat.interval.ms=6000",
         "kafkapy configs alter brokers num.io.threads=16",
     )
 )

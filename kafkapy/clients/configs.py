@@ -1,4 +1,4 @@
-"""The configuration of topics and brokers: describe it, and alter single keys."""
+"""The configuration of topics, groups and brokers: describe it, and alter single keys."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -20,8 +20,19 @@ from kafkapy.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
-RESOURCE_TYPES: Final = {"topic": ResourceType.TOPIC, "broker": ResourceType.BROKER}
-SOURCES: Final = {1: "topic", 2: "broker, dynamic", 3: "all brokers, dynamic", 4: "server.properties", 5: "default"}
+RESOURCE_TYPES: Final = {
+    "topic": ResourceType.TOPIC,
+    "group": ResourceType.GROUP,
+    "broker": ResourceType.BROKER,
+}
+SOURCES: Final = {
+    1: "topic",
+    2: "broker, dynamic",
+    3: "all brokers, dynamic",
+    4: "server.properties",
+    5: "default",
+    8: "group",
+}
 FIRST_WITH_DOCUMENTATION: Final = 3
 """The first version of DescribeConfigs with the documentation of keys."""
 SET: Final = 0
@@ -36,7 +47,7 @@ def _serving(client: ClusterClient, kind: str, name: str) -> Connection:
 def describe(
     client: ClusterClient, kind: str, name: str, *, documentation: bool = False
 ) -> list[DescribeConfigsResourceResult]:
-    """All keys of a topic or broker (an empty name: of all brokers), by name; raises RequestFailedError.
+    """All keys of a topic, group or broker (an empty name: of all brokers), by name; raises RequestFailedError.
 
     With ``documentation`` also the texts about keys, which brokers before Apache Kafka 2.6 don't have.
     """

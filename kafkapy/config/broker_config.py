@@ -13,6 +13,7 @@ from itertools import dropwhile
 from typing import Final, NamedTuple, Self
 
 from kafkapy.config.broker_keys import KNOWN_KEYS, broker_key, synonyms
+from kafkapy.config.consumer_group_keys import CLASSIC, REBALANCE_PROTOCOLS
 from kafkapy.config.errors import InvalidConfigError, invalid_value
 from kafkapy.config.java_classes import check_classes
 from kafkapy.config.keys import Dynamic, Value, format_of, format_value, is_at_least
@@ -171,6 +172,27 @@ def _listeners_can_be_reached(config: "BrokerConfig") -> None:
 _ZSTD: Final = 4
 _FIRST_RELEASE_WITH_ZSTD: Final = "2.1-IV0"
 _REFUSAL_DELAY: Final = "connection.failed.authentication.delay.ms"
+
+
+def _intervals_of_consumer_groups_are_possible(config: "BrokerConfig") -> None:
+    for name in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms"):
+        key, lowest, highest = (f"group.consumer.{bound}{name}" for bound in ("", "min.", "max."))
+        for larger, smaller in ((highest, lowest), (key, lowest)):
+            if config.integer(larger) < config.integer(smaller):
+                raise InvalidConfigError(f"{larger} must be greater than or equal to {smaller}")
+        if config.integer(key) > config.integer(highest):
+            raise InvalidConfigError(f"{key} must be less than or equal to {highest}")
+    heartbeat, session = "group.consumer.heartbeat.interval.ms", "group.consumer.session.timeout.ms"
+    if config.integer(heartbeat) >= config.integer(session):
+        raise InvalidConfigError(f"{heartbeat} must be less than {session}")
+
+
+def _classic_groups_are_served(config: "BrokerConfig") -> None:
+    protocols = config[REBALANCE_PROTOCOLS]
+    if not isinstance(protocols, tuple) or CLASSIC not in protocols:
+        raise InvalidConfigError("Disabling the 'classic' protocol is not supported.")
+
+
 _RULES: Final = (
     _broker_id_is_in_its_range,
     _there_is_a_log_directory,
@@ -185,6 +207,8 @@ _RULES: Final = (
     _connections_are_possible,
     _refusal_delay_is_below_idle_time,
     _listeners_can_be_reached,
+    _intervals_of_consumer_groups_are_possible,
+    _classic_groups_are_served,
 )
 
 

@@ -9,6 +9,7 @@ from typing import Final
 from kafkapy.config.broker_config import REFUSED_KEYS
 from kafkapy.config.broker_keys import base_name
 from kafkapy.config.consumer_group_keys import CONSUMER_GROUP_DOCUMENTATION
+from kafkapy.config.group_keys import GROUP_DOCUMENTATION
 from kafkapy.config.java_classes import KNOWN_CLASSES
 from kafkapy.config.oauth_keys import OAUTH_DOCUMENTATION
 from kafkapy.config.own_keys import OWN_DOCUMENTATION
@@ -331,6 +332,11 @@ def broker_documentation(name: str) -> str | None:
     """Return the text about a broker's key, also with a listener's prefix; None if there is no such key."""
     key = name if name in _BROKER else base_name(name)
     return _with_note(key, _BROKER.get(key))
+
+
+def group_documentation(name: str) -> str | None:
+    """Return the text about a group's key; None if there is no such key."""
+    return GROUP_DOCUMENTATION.get(name)
 
 
 def topic_documentation(name: str) -> str | None:

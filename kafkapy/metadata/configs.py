@@ -1,5 +1,6 @@
 """ConfigAdmin: dynamic configuration in the tree; a note under ``/config/changes`` announces each change to brokers.
 
+Notes about groups are under ``/config/group_changes``: other brokers of the cluster may be Apache Kafka on ZooKeeper.
 Every broker reads the configuration that a new note names, and applies it (``change_notes.py``).
 """
 
@@ -28,6 +29,7 @@ from kafkapy.metadata.znodes import (
     ConfigEntity,
     ConfigZNode,
     ForeignDataError,
+    GroupConfigChangesZNode,
     decoded,
 )
 
@@ -67,10 +69,14 @@ class ConfigAdmin:
         self._passwords = StoredPasswords(config)
         self._topics: dict[str, dict[str, str]] = {}
         self._clients: dict[ConfigEntity, dict[str, str]] = {}
+        self._groups: dict[str, dict[str, str]] = {}
+        """The overrides of groups by their names in the tree, without empty ones."""
         self._listeners: list[ConfigListener] = []
         self._client_listener: ClientListener | None = None
         place = ConfigChangesZNode.PATH, ConfigChangesZNode.CHILD
         self._notes = ChangeNotes(clock, store, place, self._apply_note, "Configuration changes")
+        place = GroupConfigChangesZNode.PATH, GroupConfigChangesZNode.CHILD
+        self._group_notes = ChangeNotes(clock, store, place, self._apply_note, "Configuration changes of groups")
 
     def add_listener(self, listener: ConfigListener) -> None:
         """Call ``listener`` after each change from now on; it must not raise."""
@@ -89,6 +95,18 @@ class ConfigAdmin:
     async def broker_overrides(self, broker_id: int | None) -> dict[str, str]:
         """The overrides of one broker, or (None) of all, from the store."""
         return await self._passwords.decrypted(await self._in_time(self._read(ConfigEntity.broker(broker_id))))
+
+    async def group_overrides(self, group_id: str) -> dict[str, str]:
+        """The overrides of a group, from the store."""
+        return await self._in_time(self._read(ConfigEntity.group(group_id)))
+
+    def cached_group_overrides(self, group_id: str) -> Mapping[str, str]:
+        """The overrides of a group that this broker last read."""
+        return self._groups.get(ConfigEntity.group(group_id).name, _NO_OVERRIDES) if self._groups else _NO_OVERRIDES
+
+    def groups(self) -> list[str]:
+        """The ids of the groups that have overrides, as this broker last read them."""
+        return [unquote(name) for name in self._groups]
 
     async def user_overrides(self, name: str) -> dict[str, str]:
         """The credentials and quotas of a user, from the store."""
@@ -166,6 +184,11 @@ class ConfigAdmin:
                 await self._apply(entity)
             except ForeignDataError as error:
                 logger.error("The credentials and quotas of %s %s can't be read: %s", *entity, error)
+        for name in await self._children(ConfigZNode.kind_path("groups")):
+            try:
+                await self._apply(ConfigEntity("groups", name))
+            except ForeignDataError as error:
+                logger.error("The configuration of group %s can't be read: %s", unquote(name), error)
         await self.load_topics(topics)
         for topic in self.unread_topics(topics):
             await self._read(ConfigEntity.topic(topic))
@@ -174,10 +197,13 @@ class ConfigAdmin:
     async def start(self) -> None:
         """Apply the changes that notes announce from now on, beginning with the existing notes."""
         await self._notes.start()
+        await ensure_path(self._store, GroupConfigChangesZNode.PATH)
+        await self._group_notes.start()
 
     async def stop(self) -> None:
         """Apply no more changes."""
         await self._notes.stop()
+        await self._group_notes.stop()
 
     async def set_topic_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
         """Replace the overrides of ``topic`` and write a note for every broker. The caller has validated them."""
@@ -187,6 +213,10 @@ class ConfigAdmin:
         """Replace the overrides of one broker, or (None) of all, and write a note for every broker."""
         stored = await self._passwords.encrypted(overrides)
         await self._in_time(self._write(ConfigEntity.broker(broker_id), stored))
+
+    async def set_group_overrides(self, group_id: str, overrides: Mapping[str, str]) -> None:
+        """Replace the overrides of a group and write a note for every broker. The caller has validated them."""
+        await self._in_time(self._write(ConfigEntity.group(group_id), overrides))
 
     async def set_user_overrides(self, name: str, overrides: Mapping[str, str]) -> None:
         """Replace the credentials and quotas of a user, and write a note for every broker."""
@@ -207,7 +237,8 @@ class ConfigAdmin:
     async def _write(self, entity: ConfigEntity, overrides: Mapping[str, str]) -> None:
         """Write the overrides and their note together: a change without a note would not be applied."""
         path, data = ConfigZNode.path(entity), ConfigZNode.encode(overrides)
-        note = Create(ConfigChangesZNode.child_path(), ConfigChangesZNode.encode(entity), sequential=True)
+        notes = GroupConfigChangesZNode if entity.kind == "groups" else ConfigChangesZNode
+        note = Create(notes.child_path(), notes.encode(entity), sequential=True)
         operations: list[Operation] = [SetData(path, data), note]
         try:
             await self._store.multi(operations)
@@ -221,6 +252,7 @@ class ConfigAdmin:
     def session_renewed(self) -> None:
         """Apply the changes since the last one that was seen, and watch for more."""
         self._notes.read()
+        self._group_notes.read()
 
     async def _apply_note(self, data: bytes | None) -> None:
         await self._apply(ConfigChangesZNode.decode(data))
@@ -235,6 +267,10 @@ class ConfigAdmin:
             self._clients[entity] = overrides
             if self._client_listener is not None:
                 self._client_listener(entity, overrides)
+        elif entity.kind == "groups":
+            self._groups.pop(entity.name, None)
+            if overrides:
+                self._groups[entity.name] = overrides
         elif entity == ConfigEntity.broker(None):
             plain = await self._passwords.decrypted(overrides)
             self._config.update_dynamic(cluster_default=plain)

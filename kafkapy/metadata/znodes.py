@@ -550,7 +550,7 @@ def tree_name(name: str) -> str:
 
 
 class ConfigEntity(NamedTuple):
-    """The owner of a configuration: ``kind`` is topics, brokers, clients or users; ``name`` as in the tree."""
+    """The owner of a configuration: ``kind`` is topics, brokers, clients, users or groups; ``name`` as in the tree."""
 
     kind: str
     name: str
@@ -564,6 +564,11 @@ class ConfigEntity(NamedTuple):
     def user(cls, name: str) -> "ConfigEntity":
         """The SCRAM credentials and quotas of a user, whose name is encoded as in an address of the web."""
         return cls("users", tree_name(name))
+
+    @classmethod
+    def group(cls, group_id: str) -> "ConfigEntity":
+        """The overrides of a group, whose id is encoded as in an address of the web."""
+        return cls("groups", tree_name(group_id))
 
     @classmethod
     def client(cls, user: str | None, client_id: str | None) -> "ConfigEntity":
@@ -636,3 +641,12 @@ class ConfigChangesZNode:
             kind, _, name = str(value["entity_path"]).partition("/")
             return ConfigEntity(kind, name)
         return ConfigEntity(str(required(value, "entity_type")), str(required(value, "entity_name")))
+
+
+class GroupConfigChangesZNode(ConfigChangesZNode):
+    """``/config/group_changes``: the notes about groups, of which brokers of Apache Kafka on ZooKeeper know nothing.
+
+    They would stop at a note of a kind that they do not know, and read no later ones.
+    """
+
+    PATH: Final = "/config/group_changes"  # type: ignore[misc]  # not final for this class

@@ -36,6 +36,15 @@ def test_alter_a_topic(run: Run) -> None:
     assert [(row["key"], row["value"]) for row in described] == [("retention.ms", "5")]
 
 
+def test_alter_a_group(run: Run) -> None:
+    assert run("configs", "alter", "group", "readers", "consumer.session.timeout.ms=50000").code == 0
+    described = json.loads(run("configs", "describe", "group", "readers", "--json").out)
+    assert [(row["key"], row["value"], row["source"]) for row in described] == [
+        ("consumer.session.timeout.ms", "50000", "group")
+    ]
+    assert len(json.loads(run("configs", "describe", "group", "other", "--all", "--docs", "--json").out)) == 3
+
+
 def test_alter_brokers(run: Run) -> None:
     assert run("configs", "alter", "brokers", "background.threads=12").code == 0
     assert run("configs", "alter", "broker", "0", "background.threads=14").code == 0
@@ -48,6 +57,7 @@ def test_alter_brokers(run: Run) -> None:
     [
         (["describe", "topic"], "which topic? give its name"),
         (["describe", "broker"], "which broker? give its id"),
+        (["describe", "group"], "which group? give its id"),
         (["describe", "brokers", "0"], "'brokers' means all brokers: it takes no name"),
         (["describe", "broker", "7"], "broker 7 is not in the cluster"),
         (["describe", "topic", "c-none"], "topic c-none does not exist (UNKNOWN_TOPIC_OR_PARTITION)"),

@@ -43,7 +43,15 @@ CONFIG: dict[str, Any] = {
     "group.consumer.session.timeout.ms": 45_000,
     "group.consumer.heartbeat.interval.ms": 5_000,
     "group.consumer.assignment.interval.ms": 0,
+    "group.consumer.min.assignment.interval.ms": 0,
+    "group.consumer.max.assignment.interval.ms": 15_000,
+    "group.consumer.min.session.timeout.ms": 45_000,
+    "group.consumer.max.session.timeout.ms": 60_000,
+    "group.consumer.min.heartbeat.interval.ms": 5_000,
+    "group.consumer.max.heartbeat.interval.ms": 15_000,
     "group.consumer.max.size": 2**31 - 1,
+    "group.consumer.regex.refresh.interval.ms": 600_000,
+    "group.coordinator.rebalance.protocols": ("classic", "consumer"),
     "group.consumer.assignors": ("uniform", "range"),
     "group.consumer.migration.policy": "bidirectional",
 }
@@ -205,10 +213,18 @@ class World:
         self.broker = broker or Broker()
         self.background = Background()
         self.later: list[Steps[None]] = []
+        self.group_overrides: dict[str, dict[str, str]] = {}
         self.start(leads=leads)
 
     def start(self, *, leads: bool = True) -> None:
-        self.coordinator = GroupCoordinator(self.config, self.clock, self.broker, self.broker, self.background)
+        self.coordinator = GroupCoordinator(
+            self.config,
+            self.clock,
+            self.broker,
+            self.broker,
+            self.background,
+            lambda group_id: self.group_overrides.get(group_id, {}),
+        )
         self.coordinator.startup()
         self._listener = self.broker.leadership_listeners[-1]
         if leads:

@@ -83,6 +83,43 @@ def test_a_change_reaches_every_broker() -> None:
     asyncio.run(main())
 
 
+def test_configurations_of_groups_reach_every_broker() -> None:
+    """Their notes are not among those that brokers of Apache Kafka read."""
+
+    async def main() -> None:
+        clock, one, two = await _two()
+        assert await one.admin.group_overrides("a/b") == {}
+        assert one.admin.cached_group_overrides("a/b") == {}
+        await one.admin.set_group_overrides("a/b", {"consumer.session.timeout.ms": "50000"})
+        await one.admin.set_group_overrides("c", {"consumer.session.timeout.ms": "60000"})
+        await _rounds()
+        assert await one.session.children(ConfigChangesZNode.PATH) == []
+        assert two.admin.cached_group_overrides("a/b") == {"consumer.session.timeout.ms": "50000"}
+        assert two.admin.cached_group_overrides("d") == {}
+        assert two.admin.groups() == ["a/b", "c"]
+        await two.admin.set_group_overrides("c", {})
+        await _rounds()
+        assert one.admin.groups() == ["a/b"]
+        late = Side(one.session._store, clock, 3)
+        await late.admin.load([])
+        assert late.admin.cached_group_overrides("a/b") == {"consumer.session.timeout.ms": "50000"}
+        await two.admin.stop()
+
+    asyncio.run(main())
+
+
+def test_a_group_whose_configuration_can_not_be_read_has_none(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        clock, one, _ = await _two()
+        await ensure_path(one.session, "/config/groups/a%2Fb", b"{")
+        late = Side(one.session._store, clock, 3)
+        await late.admin.load([])
+        assert late.admin.groups() == []
+
+    asyncio.run(main())
+    assert "The configuration of group a/b can't be read" in caplog.text
+
+
 def test_everything_is_read_at_the_start() -> None:
     async def main() -> None:
         clock, one, _ = await _two()

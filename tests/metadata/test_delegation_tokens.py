@@ -438,7 +438,7 @@ def test_a_zookeeper_whose_session_expires() -> None:
                     two.session_renewed()
 
             stores[1].add_session_listener(renewed)
-            token = await one.create(ANN, [BOB], -1)
+            token = await one.create(ANN, ANN, [BOB], -1)
             await until(lambda: two.cache.tokens() == [token])
             server.end_session(stores[1].session_id)
             await one.renew(ANN, one.cache.hmac_of(token.token_id), 1_000_000)

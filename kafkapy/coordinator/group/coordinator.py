@@ -4,10 +4,11 @@
 the steps to one.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kafkapy.clock import Clock
+from kafkapy.config.group_keys import group_value
 from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.group.calls import COMMITTER, DEAD, CommitCall, GroupDescription, GroupListing, Producer
 from kafkapy.coordinator.group.classic.groups import ClassicGroups
@@ -27,6 +28,11 @@ from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 
 
+def no_overrides(_group_id: str) -> Mapping[str, str]:
+    """No group has a configuration of its own."""
+    return {}
+
+
 class GroupCoordinator:
     """Groups and their offsets, on the partitions of ``__consumer_offsets`` that this broker leads."""
 
@@ -37,7 +43,9 @@ class GroupCoordinator:
         replica_manager: LeadershipSource,
         metadata: Metadata,
         background: Background | None = None,
+        overrides_of: Callable[[str], Mapping[str, str]] = no_overrides,
     ) -> None:
+        """``overrides_of`` returns the configuration of a group."""
         background = background or Background()
         self._run = background.run
         self.settings = GroupSettings.from_config(config)
@@ -45,7 +53,11 @@ class GroupCoordinator:
         self._runtime = GroupRuntime(self.settings, clock, replica_manager, metadata, background)
         self.classic: Final = ClassicGroups(self._runtime, clock, background)
         """The requests of members of classic groups."""
-        self.consumer: Final = ConsumerGroups(self._runtime, clock, metadata, background, self.classic)
+
+        def value_of(group_id: str, name: str) -> int:
+            return group_value(config, overrides_of(group_id), name)
+
+        self.consumer: Final = ConsumerGroups(self._runtime, clock, metadata, background, self.classic, value_of)
         """The requests of members of consumer groups."""
         self.classic.others[ConsumerGroup] = ClassicMembers(self.consumer)
         types: dict[type[RecordKey], GroupType] = {OffsetKey: self.classic, GroupKey: self.classic}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
-from kafkapy.config.consumer_group_keys import ASSIGNORS
+from kafkapy.config.consumer_group_keys import ASSIGNORS, CONSUMER, REBALANCE_PROTOCOLS
 from kafkapy.config.keys import is_at_least
 from kafkapy.config.own_keys import GROUP_METADATA_MAX_BYTES
 from kafkapy.coordinator.group.metadata_budget import DEFAULT_MAX_BYTES
@@ -47,12 +47,14 @@ class MigrationPolicy(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ConsumerGroupSettings:
-    """The keys of consumer groups (KIP-848), with Kafka 4.4's defaults; units as in the names."""
+    """The keys of consumer groups (KIP-848), with Kafka 4.4's defaults; units as in the names.
 
-    session_timeout_ms: int = 45_000
-    heartbeat_interval_ms: int = 5_000
-    assignment_interval_ms: int = 1_000
+    A group may override others (``kafkapy/config/group_keys.py``). ``is_served`` tells whether there are such groups.
+    """
+
+    is_served: bool = True
     max_size: int = UNLIMITED
+    regex_refresh_interval_ms: int = 600_000
     assignors: tuple[str, ...] = ASSIGNORS
     migration: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
 
@@ -60,10 +62,9 @@ class ConsumerGroupSettings:
     def from_config(cls, config: Config | Mapping[str, Any]) -> "ConsumerGroupSettings":
         """Read the keys from the broker's configuration."""
         return cls(
-            session_timeout_ms=config["group.consumer.session.timeout.ms"],
-            heartbeat_interval_ms=config["group.consumer.heartbeat.interval.ms"],
-            assignment_interval_ms=config["group.consumer.assignment.interval.ms"],
+            is_served=CONSUMER in config[REBALANCE_PROTOCOLS],
             max_size=config["group.consumer.max.size"],
+            regex_refresh_interval_ms=config["group.consumer.regex.refresh.interval.ms"],
             assignors=config["group.consumer.assignors"] or ASSIGNORS,
             migration=MigrationPolicy(config["group.consumer.migration.policy"].lower()),
         )

@@ -21,7 +21,7 @@ from kafkapy.records.control import ControlType, read_control
 from kafkapy.records.errors import InvalidRecordError, RecordsError
 from kafkapy.records.record import Record
 from kafkapy.records.scanner import latest_alike
-from kafkapy.turns import Steps, pieces
+from kafkapy.turns import Steps
 from kafkapy.types import NO_PRODUCER_ID, TopicPartition
 
 GROUPS_IN_A_STEP: Final = 64
@@ -196,10 +196,9 @@ class GroupShard(Shard):
         return key is not None
 
     def replay_in_steps(self, records: Sequence[Record], first_offset: int) -> Steps[None]:
-        """Replay records that the log has from ``first_offset`` on."""
-        for piece in pieces(records):
-            self.replay_records(piece, first_offset)
-            first_offset += len(piece)
+        """Replay records that the log has from ``first_offset`` on, one in a step: each may be large."""
+        for offset, record in enumerate(records, first_offset):
+            self.replay_records((record,), offset)
             yield
 
     def replay_records(self, records: Sequence[Record], first_offset: int, producer_id: int = NO_PRODUCER_ID) -> None:

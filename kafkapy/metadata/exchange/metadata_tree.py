@@ -43,7 +43,7 @@ ROOTS: Final = (
 )
 """The nodes that are carried with all nodes below them."""
 
-NOTES: Final = ("/config/changes", "/delegation_token/token_changes")
+NOTES: Final = ("/config/changes", "/config/group_changes", "/delegation_token/token_changes")
 """The nodes that are carried without their children, which announce changes to running brokers."""
 
 

@@ -1,24 +1,25 @@
 """The rule of the two APIs that alter configurations; DescribeConfigs has its rule in its handler."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from kafkapy.protocol.constants import AclOperation, ResourceType
 from kafkapy.protocol.message import Message
 from kafkapy.protocol.messages import alter_configs, incremental_alter_configs
 from kafkapy.security.authorizer import Rights
-from kafkapy.server.access.rules import NO_CLUSTER, NO_TOPIC, TOPIC, Rule, with_fields
+from kafkapy.server.access.rules import GROUP, NO_CLUSTER, NO_GROUP, NO_TOPIC, TOPIC, Rule, with_fields
 from kafkapy.server.dispatch.context import RequestContext
 from kafkapy.server.dispatch.result import Response
 from kafkapy.server.dispatch.verdicts import Partial, Verdict
 from kafkapy.turns import Steps
 
 _TYPES = frozenset(ResourceType)
+_DENIED: Final = {ResourceType.TOPIC: NO_TOPIC, ResourceType.GROUP: NO_GROUP}
 
 
 def _altering(row: Callable[[int, str | None, int, str], Any]) -> Rule:
     def rule(rights: Rights, _context: RequestContext, request: Any) -> Steps[Verdict]:
-        """AlterConfigs on each topic; on the cluster for brokers and their loggers.
+        """AlterConfigs on each topic and group; on the cluster for brokers and their loggers.
 
         The handler refuses a request with an unknown type as a whole, before its rights are asked for.
         """
@@ -30,7 +31,7 @@ def _altering(row: Callable[[int, str | None, int, str], Any]) -> Rule:
             if _may_alter(rights, kind, name):
                 kept.append(resource)
             else:
-                denied[kind, name] = NO_TOPIC if kind == ResourceType.TOPIC else NO_CLUSTER
+                denied[kind, name] = _DENIED.get(kind, NO_CLUSTER)
             yield
         if not denied:
             return None
@@ -50,6 +51,8 @@ def _altering(row: Callable[[int, str | None, int, str], Any]) -> Rule:
 def _may_alter(rights: Rights, kind: int, name: str) -> bool:
     if kind == ResourceType.TOPIC:
         return rights.may(AclOperation.ALTER_CONFIGS, TOPIC, name)
+    if kind == ResourceType.GROUP:
+        return rights.may(AclOperation.ALTER_CONFIGS, GROUP, name)
     return rights.may_on_cluster(AclOperation.ALTER_CONFIGS)
 
 

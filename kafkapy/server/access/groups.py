@@ -66,6 +66,7 @@ from kafkapy.server.access.rules import (
 from kafkapy.server.dispatch.context import RequestContext
 from kafkapy.server.dispatch.result import Response
 from kafkapy.server.dispatch.verdicts import Partial, Verdict
+from kafkapy.server.handlers.shared.authorized_operations import OF_GROUP
 from kafkapy.server.handlers.shared.older_versions import refuses_static_member
 from kafkapy.turns import MaybeSteps, Steps
 from kafkapy.types import NO_OFFSET
@@ -284,7 +285,7 @@ def describe_groups(rights: Rights, _context: RequestContext, request: DescribeG
             else:
                 group = next(described)
                 if request.include_authorized_operations and not group.error_code:
-                    group.authorized_operations = rights.operations(GROUP, group_id)
+                    group.authorized_operations = rights.operations(GROUP, group_id) & OF_GROUP
             whole.groups.append(group)
             yield
         return whole

@@ -1,4 +1,4 @@
-"""AlterConfigs v0-2: all overrides of a topic, of this broker, or of all brokers (an empty name), replaced at once.
+"""AlterConfigs v0-2: all overrides of a topic, a group, this broker, or all brokers (no name), replaced at once.
 
 Done: validation and codes of 2.7.2, dynamic keys only for brokers, validate-only.
 A resource that is named several times is altered once, as it was named last (2.7.2 never answers such a request).

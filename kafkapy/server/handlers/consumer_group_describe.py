@@ -25,7 +25,7 @@ from kafkapy.protocol.messages.consumer_group_describe import (
     Member,
     TopicPartitions,
 )
-from kafkapy.server.handlers.shared.authorized_operations import group_operations
+from kafkapy.server.handlers.shared.authorized_operations import OF_CONSUMER_GROUP, group_operations
 from kafkapy.text import text_size
 from kafkapy.turns import Steps, pieces
 
@@ -79,7 +79,7 @@ def _build(group: ConsumerGroupDescription, *, with_operations: bool) -> Steps[D
         assignment_epoch=group.assignment_epoch,
         assignor_name=group.assignor_name,
         members=members,
-        authorized_operations=group_operations(asked=with_operations and group.error_code == 0),
+        authorized_operations=group_operations(OF_CONSUMER_GROUP, asked=with_operations and group.error_code == 0),
     )
 
 

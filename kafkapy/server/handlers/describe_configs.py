@@ -1,4 +1,4 @@
-"""DescribeConfigs v0-4: the configuration of topics, this broker, all brokers (an empty name), this broker's loggers.
+"""DescribeConfigs v0-4: the configuration of topics, groups, this broker, all brokers (an empty name), its loggers.
 
 Done: values, sources and synonyms as 2.7.2 answers them, secrets as null, types and documentation (v3), ``is_default``
 never set (v0).
@@ -7,8 +7,9 @@ with equal configurations share the bytes of their entries, within a response an
 keys are shared within a response only.
 Resources that the client may not describe come last, as in 2.7.2.
 Errors: UNKNOWN_TOPIC_OR_PARTITION 3, INVALID_TOPIC_EXCEPTION 17 (topic name), TOPIC_AUTHORIZATION_FAILED 29,
-CLUSTER_AUTHORIZATION_FAILED 31 (a broker, with an authorizer), INVALID_REQUEST 42 (another broker's id,
-loggers without a broker's id; an unknown resource type fails all resources of the request).
+GROUP_AUTHORIZATION_FAILED 30, CLUSTER_AUTHORIZATION_FAILED 31 (a broker, with an authorizer), INVALID_REQUEST 42
+(another broker's id, loggers without a broker's id, a group without an id; an unknown resource type fails all
+resources of the request). A group need not exist, and its keys are those of Apache Kafka 4.4 for consumer groups.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,6 +17,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkapy import kafka_texts
 from kafkapy.config.describe import Description, Descriptions, describe_broker, describe_cluster_default, describe_topic
+from kafkapy.config.errors import InvalidAlterationError
+from kafkapy.config.group_keys import describe_group
 from kafkapy.errors import BrokerError
 from kafkapy.java_hashing import in_table_order
 from kafkapy.metadata.errors import UnknownTopicOrPartitionError
@@ -111,12 +114,14 @@ async def handle(context: RequestContext, request: DescribeConfigsRequest) -> En
 def _by_rights(
     rights: "Rights", resources: Sequence[DescribeConfigsResource]
 ) -> Steps[tuple[list[DescribeConfigsResource], list[DescribeConfigsResource]]]:
-    """Return the resources that the client may describe, and the others: DescribeConfigs on a topic or the cluster."""
+    """Return the resources that the client may describe, and the others: DescribeConfigs on each."""
     allowed: list[DescribeConfigsResource] = []
     denied: list[DescribeConfigsResource] = []
     for resource in resources:
         if resource.resource_type == ResourceType.TOPIC:
             may = rights.may(AclOperation.DESCRIBE_CONFIGS, AclResourceType.TOPIC, resource.resource_name)
+        elif resource.resource_type == ResourceType.GROUP:
+            may = rights.may(AclOperation.DESCRIBE_CONFIGS, AclResourceType.GROUP, resource.resource_name)
         else:
             may = rights.may_on_cluster(AclOperation.DESCRIBE_CONFIGS)
         (allowed if may else denied).append(resource)
@@ -202,6 +207,8 @@ class _ResourceDescriber:
         error, text = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, kafka_texts.CLUSTER_NOT_AUTHORIZED
         if resource.resource_type == ResourceType.TOPIC:
             error, text = ErrorCode.TOPIC_AUTHORIZATION_FAILED, kafka_texts.TOPIC_NOT_AUTHORIZED
+        elif resource.resource_type == ResourceType.GROUP:
+            error, text = ErrorCode.GROUP_AUTHORIZATION_FAILED, kafka_texts.GROUP_NOT_AUTHORIZED
         refused = DescribeConfigsResult(error, text, resource.resource_type, resource.resource_name, [])
         return _head(refused, self._version)
 
@@ -216,6 +223,10 @@ class _ResourceDescriber:
             if name not in services.metadata.image.topics:
                 raise UnknownTopicOrPartitionError("")
             return describe_topic(services.config, await services.config_admin.topic_overrides(name))
+        if resource_type == ResourceType.GROUP:
+            if not name:
+                raise InvalidAlterationError("Group name must not be empty")
+            return describe_group(services.config, await services.config_admin.group_overrides(name))
         if resource_type == ResourceType.BROKER_LOGGER:
             check_broker_name(services, name)
             if self._loggers is None:
@@ -259,6 +270,8 @@ def _documentation(resource_type: int) -> TextOf:
         return lambda _name: ""
     if resource_type == ResourceType.TOPIC:
         return documentation.topic_documentation
+    if resource_type == ResourceType.GROUP:
+        return documentation.group_documentation
     return documentation.broker_documentation
 
 

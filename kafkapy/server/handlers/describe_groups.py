@@ -17,7 +17,7 @@ from kafkapy.protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from kafkapy.server.handlers.shared.authorized_operations import group_operations
+from kafkapy.server.handlers.shared.authorized_operations import OF_GROUP, group_operations
 from kafkapy.text import text_size
 from kafkapy.turns import Steps, pieces
 
@@ -76,5 +76,5 @@ def _build(group: GroupDescription, *, with_operations: bool) -> Steps[Described
         protocol_type=group.protocol_type,
         protocol_data=group.protocol_name,
         members=members,
-        authorized_operations=group_operations(asked=shows_operations),
+        authorized_operations=group_operations(OF_GROUP, asked=shows_operations),
     )

@@ -1,6 +1,7 @@
 """IncrementalAlterConfigs v0-1: sets and deletes single overrides, adds to and removes from lists (KIP-339).
 
-Done: topics, this broker, all brokers (an empty name), loggers' levels; validation and codes of 2.7.2; validate-only.
+Done: topics, this broker, all brokers (an empty name), loggers' levels, validation and codes of 2.7.2; groups, with
+those of 4.4.0; validate-only.
 A resource that is named several times is altered once, as it was named last.
 Not done: alteration policies.
 Errors: UNKNOWN_TOPIC_OR_PARTITION 3, INVALID_CONFIG 40 (unknown topic key, contradicting values), INVALID_REQUEST 42
@@ -9,9 +10,11 @@ More than ``MOST_KEYS`` keys of one resource are refused (42), and overrides of 
 has no such bounds, but ZooKeeper has the second.
 """
 
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 from kafkapy.config.alteration import Change, changed_broker, changed_topic
+from kafkapy.config.group_keys import changed_group
 from kafkapy.errors import BrokerError
 from kafkapy.protocol.constants import ResourceType
 from kafkapy.protocol.messages.incremental_alter_configs import (
@@ -32,6 +35,10 @@ from kafkapy.server.handlers.shared.config_resources import (
     last_of_each,
 )
 from kafkapy.turns import pause
+
+Changed = Callable[[Mapping[str, str], Iterable[Change]], dict[str, str]]
+"""Returns the overrides of a resource after changes."""
+_CHANGED: Final[dict[int, Changed]] = {ResourceType.TOPIC: changed_topic, ResourceType.GROUP: changed_group}
 
 
 async def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
@@ -68,8 +75,8 @@ async def _apply(services: Services, resource: AlterConfigsResource, validate_on
             check_broker_name(services, name)
         alter_loggers(changes, validate_only=validate_only)
         return
-    changed = changed_topic if kind == ResourceType.TOPIC else changed_broker
-    await alter(services, kind, name, partial(changed, changes=changes), validate_only=validate_only)
+    changed = _CHANGED.get(kind, changed_broker)
+    await alter(services, kind, name, lambda overrides: changed(overrides, changes), validate_only=validate_only)
 
 
 def _response(resource: AlterConfigsResource, error: BrokerError | None) -> AlterConfigsResourceResponse:

@@ -1,7 +1,7 @@
 """ListConfigResources v0-1: the resources that can be configured (KIP-714, KIP-1142).
 
-Done: topics, brokers and the loggers of brokers; version 0 lists client metrics alone, of which there are none. Groups
-have no configuration here.
+Done: topics, brokers, the loggers of brokers, and the groups that have a configuration; version 0 lists client metrics
+alone, of which there are none.
 Errors: UNSUPPORTED_VERSION 35 (a type that can't be listed), CLUSTER_AUTHORIZATION_FAILED 31.
 """
 
@@ -19,9 +19,14 @@ from kafkapy.server.dispatch.context import RequestContext
 from kafkapy.turns import Steps, pieces
 
 CLIENT_METRICS: Final = 16
-GROUP: Final = 32
 FIRST_VERSION_WITH_TYPES: Final = 1
-LISTED: Final = (GROUP, CLIENT_METRICS, ResourceType.BROKER_LOGGER, ResourceType.BROKER, ResourceType.TOPIC)
+LISTED: Final = (
+    ResourceType.GROUP,
+    CLIENT_METRICS,
+    ResourceType.BROKER_LOGGER,
+    ResourceType.BROKER,
+    ResourceType.TOPIC,
+)
 """The types that can be listed, in the order of the response."""
 
 
@@ -47,4 +52,6 @@ def _names(context: RequestContext, kind: int) -> Collection[str]:
         return image.topics.keys()
     if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
         return [str(broker_id) for broker_id in image.brokers]
+    if kind == ResourceType.GROUP:
+        return context.services.config_admin.groups()
     return ()

@@ -227,7 +227,7 @@ class BrokerServer:
         failures = DirectoryFailures(logs, replicas, store, self.clock, self.broken.set)
         logs.set_directory_listener(failures.directory_failed)
         background = Background(at_once_or_in_turns, asyncio.get_running_loop().call_soon, metrics.coordinators)
-        groups = GroupCoordinator(self.config, self.clock, replicas, node.cache, background)
+        groups = self._group_coordinator(node, replicas, background)
         peers = self._channel(requests, node.address_of)
         writer, transactions, verifier = self._transactions(node, replicas, groups, peers, background)
         services = self._services = Services(
@@ -367,6 +367,12 @@ class BrokerServer:
         replicas.change_isr_by(
             lambda: self._isr_writer(node, replicas, store, self._channel(requests, node.address_of))
         )
+
+    def _group_coordinator(
+        self, node: MetadataNode, replicas: ReplicaManager, background: Background
+    ) -> GroupCoordinator:
+        overrides_of = node.config_admin.cached_group_overrides
+        return GroupCoordinator(self.config, self.clock, replicas, node.cache, background, overrides_of)
 
     def _transactions(
         self,

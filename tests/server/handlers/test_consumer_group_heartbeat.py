@@ -57,7 +57,7 @@ def test_members_of_version_1_choose_their_ids() -> None:
     assert (refused.error_code, refused.error_message) == (42, "MemberId can't be empty.")
 
 
-@pytest.mark.parametrize(("asked", "operations"), [(True, 328), (False, -(2**31))])
+@pytest.mark.parametrize(("asked", "operations"), [(True, 3400), (False, -(2**31))])
 def test_authorized_operations(asked: bool, operations: int) -> None:
     made = asker()
     made.ask(consumer_group_heartbeat, join("a"), 1)

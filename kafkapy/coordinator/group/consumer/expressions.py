@@ -15,9 +15,6 @@ from kafkapy.turns import Steps, pieces
 
 SHORTEST_INTERVAL_MS: Final = 10_000
 """The least time between two searches for a group's expressions."""
-LONGEST_INTERVAL_MS: Final = 600_000
-"""The time after which a search follows without new topics, since the rights of the members may have changed: the
-default of ``group.consumer.regex.refresh.interval.ms``."""
 NEVER_MS: Final = -SHORTEST_INTERVAL_MS
 NO_TOPICS: Final[frozenset[str]] = frozenset()
 
@@ -60,11 +57,14 @@ class GroupExpressions:
             self.topics[pattern] = topics
             self._searched_ms = max(self._searched_ms, resolved_ms)
 
-    def start_search(self, cluster_topics: Mapping[str, object], now_ms: int) -> bool:
-        """Whether the cluster's topics have to be searched now; if so, ``end_search`` follows."""
+    def start_search(self, cluster_topics: Mapping[str, object], now_ms: int, longest_interval_ms: int) -> bool:
+        """Whether the cluster's topics have to be searched now; if so, ``end_search`` follows.
+
+        After ``longest_interval_ms`` they are searched without new topics: the rights of the members may have changed.
+        """
         if not self.members or self._is_searching or now_ms - self._searched_ms < SHORTEST_INTERVAL_MS:
             return False
-        is_due = now_ms - self._searched_ms >= LONGEST_INTERVAL_MS
+        is_due = now_ms - self._searched_ms >= longest_interval_ms
         if is_due or len(self.members) != len(self.topics) or self._has_new(cluster_topics):
             self._is_searching = True
             self._searched_ms = now_ms

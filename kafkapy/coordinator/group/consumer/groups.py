@@ -7,6 +7,7 @@ from typing import Final
 from uuid import UUID
 
 from kafkapy.clock import Clock
+from kafkapy.config.group_keys import ASSIGNMENT_INTERVAL, HEARTBEAT_INTERVAL, SESSION_TIMEOUT
 from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.group.classic.group import ClassicGroup
 from kafkapy.coordinator.group.classic.groups import ClassicGroups
@@ -21,7 +22,12 @@ from kafkapy.coordinator.group.consumer.calls import (
     NamedPartitions,
     Partitions,
 )
-from kafkapy.coordinator.group.consumer.conversion import UpgradeRefusedError, read_upgrade, restore_protocols
+from kafkapy.coordinator.group.consumer.conversion import (
+    Upgrade,
+    UpgradeRefusedError,
+    read_upgrade,
+    restore_protocols,
+)
 from kafkapy.coordinator.group.consumer.expressions import select_topics
 from kafkapy.coordinator.group.consumer.group import ConsumerGroup
 from kafkapy.coordinator.group.consumer.heartbeats import (
@@ -40,7 +46,7 @@ from kafkapy.coordinator.group.group import Group, GroupType
 from kafkapy.coordinator.group.metadata_budget import MEMBER_BYTES, TOPIC_BYTES, MetadataBudget
 from kafkapy.coordinator.group.records import ConsumerGroupKey, GroupKey, OffsetKey, RecordKey
 from kafkapy.coordinator.group.runtime import GroupRuntime
-from kafkapy.coordinator.group.settings import GroupSettings
+from kafkapy.coordinator.group.settings import ConsumerGroupSettings
 from kafkapy.coordinator.group.shard import GroupShard
 from kafkapy.coordinator.group.writes import MEMBER_ERRORS, FollowedWrite
 from kafkapy.coordinator.runtime import Background, Metadata
@@ -48,6 +54,8 @@ from kafkapy.protocol.errors import ErrorCode
 from kafkapy.text import text_size
 from kafkapy.turns import Steps, pieces, while_true
 
+GroupValue = Callable[[str, str], int]
+"""The value of a key of ``kafkapy/config/group_keys.py`` for a group."""
 IS_LEAVING: Final = range(-2, 0)
 """The member epochs of requests that leave the group."""
 
@@ -62,8 +70,10 @@ class ConsumerGroups(GroupType):
         metadata: Metadata,
         background: Background,
         classic: ClassicGroups,
+        value_of: GroupValue,
     ) -> None:
-        self.settings = runtime.settings.consumer
+        self.settings: Final = runtime.settings.consumer
+        self._value_of = value_of
         self._runtime = runtime
         self.classic: Final = classic
         self._metadata = metadata
@@ -72,7 +82,7 @@ class ConsumerGroups(GroupType):
         self._soon = background.soon
         self._overdue: deque[tuple[ConsumerGroup, ConsumerMember, Callable[[], bool]]] = deque()
         self.sessions: Final = Sessions(clock, self._session_timeout_ms, self._fence)
-        self.rules: Final = _rules(runtime.settings)
+        self._assignors = {name: ASSIGNORS[name] for name in self.settings.assignors}
 
     def new_group(self, group_id: str) -> ConsumerGroup:
         """See ``GroupType``."""
@@ -109,8 +119,10 @@ class ConsumerGroups(GroupType):
 
     def heartbeat(self, call: HeartbeatCall) -> Answer[HeartbeatResult]:
         """ConsumerGroupHeartbeat."""
+        if not self.settings.is_served:
+            return Answer.of(HeartbeatResult(ErrorCode.UNSUPPORTED_VERSION))
         try:
-            check(call, self.rules.assignors)
+            check(call, self._assignors)
         except HeartbeatRefusedError as error:
             return Answer.of(HeartbeatResult(error.error_code, str(error)))
         answer: Answer[HeartbeatResult] = Answer()
@@ -159,9 +171,18 @@ class ConsumerGroups(GroupType):
             self._put(shard, group)
         self.carry_out(shard, change, steps, then)
 
-    def change_of(self, group: ConsumerGroup) -> GroupChange:
+    def change_of(self, group: ConsumerGroup, upgrade: Upgrade | None = None) -> GroupChange:
         """A decision on the group that begins now."""
-        return GroupChange(group, self.image, self.rules, self._runtime.now_ms)
+        rules = GroupRules(
+            self.settings.max_size,
+            self._value_of(group.group_id, HEARTBEAT_INTERVAL),
+            self._value_of(group.group_id, ASSIGNMENT_INTERVAL),
+            self._assignors,
+            self.settings.migration,
+            self._runtime.settings.max_size,
+            self._runtime.settings.group_value_version,
+        )
+        return GroupChange(group, self.image, rules, self._runtime.now_ms, upgrade)
 
     def _change_for(self, shard: GroupShard, found: Group | None, call: HeartbeatCall) -> GroupChange:
         """The decision on a request to the group that was found.
@@ -188,14 +209,14 @@ class ConsumerGroups(GroupType):
         self.check_memory(found.members.used_bytes)
         self.check_batch(shard, (each.protocols for each in found.members.values()))
         try:
-            check_upgrade(found, self.rules)
+            check_upgrade(found, self.settings)
             upgrade = read_upgrade(found, self.image)
         except UpgradeRefusedError as error:
             raise HeartbeatRefusedError(ErrorCode.GROUP_ID_NOT_FOUND, str(error)) from error
         # the decision is made on this group; the shard gets its own by the replay of the records
         group = ConsumerGroup(found.group_id, self.sessions, self.topic_name, MetadataBudget(), self._run)
         upgrade.apply_to(group)
-        return GroupChange(group, self.image, self.rules, self._runtime.now_ms, upgrade)
+        return self.change_of(group, upgrade)
 
     def _check_room(self, group: ConsumerGroup, call: HeartbeatCall) -> None:
         """Refuse a subscription that exceeds the bound on the memory of all members."""
@@ -283,12 +304,13 @@ class ConsumerGroups(GroupType):
         yield from while_true(is_served, steps)
         if change.group.is_unacknowledged and not records:
             change.repeat()
+        batch = self._runtime.encode(records) if records else bytearray()
+        yield
         if not is_served():
             ended(ErrorCode.NOT_COORDINATOR)
         elif not records:
             ended(0)
         else:
-            batch = self._runtime.encode(records)
             write = FollowedWrite(shard, held, records, batch, is_conversion=change.is_conversion)
             self._runtime.write(write).on_set(partial(self._appended, change, write, ended))
 
@@ -328,7 +350,8 @@ class ConsumerGroups(GroupType):
 
     def _search(self, group: ConsumerGroup, call: HeartbeatCall) -> None:
         """Search the topics for the group's expressions, if that is due after the member's request."""
-        if group.expressions.start_search(self.image.topics, self._runtime.now_ms()):
+        interval_ms = self.settings.regex_refresh_interval_ms
+        if group.expressions.start_search(self.image.topics, self._runtime.now_ms(), interval_ms):
             self._run(self._search_in_steps(group, call))
 
     def _search_in_steps(self, group: ConsumerGroup, call: HeartbeatCall) -> Steps[None]:
@@ -358,8 +381,8 @@ class ConsumerGroups(GroupType):
 
     # Time-outs
 
-    def _session_timeout_ms(self, _group_id: str) -> int:
-        return self.settings.session_timeout_ms
+    def _session_timeout_ms(self, group_id: str) -> int:
+        return self._value_of(group_id, SESSION_TIMEOUT)
 
     def _fence(self, group: ConsumerGroup, member: ConsumerMember, is_due: Callable[[], bool]) -> None:
         """Remove a member whose session or rebalance time-out has ended.
@@ -416,6 +439,8 @@ class ConsumerGroups(GroupType):
 
     def describe(self, group_id: str) -> Steps[ConsumerGroupDescription]:
         """ConsumerGroupDescribe of one group; state and members are those at the start of the steps."""
+        if not self.settings.is_served:
+            return ConsumerGroupDescription(ErrorCode.UNSUPPORTED_VERSION, group_id)
         shard = self._runtime.find_named(group_id)
         if isinstance(shard, int):
             return ConsumerGroupDescription(shard, group_id)
@@ -423,7 +448,7 @@ class ConsumerGroups(GroupType):
         if not isinstance(group, ConsumerGroup):
             message = f"Group {group_id} {'not found' if group is None else 'is not a consumer group'}."
             return ConsumerGroupDescription(ErrorCode.GROUP_ID_NOT_FOUND, group_id, message)
-        assignor = preferred_assignor(group.preferred_assignors, self.rules.assignors)
+        assignor = preferred_assignor(group.preferred_assignors, self._assignors)
         described = ConsumerGroupDescription(
             0, group_id, None, group.state, group.epoch, group.assignment_epoch, assignor
         )
@@ -462,27 +487,14 @@ class ConsumerGroups(GroupType):
         return self.image.topic_name(topic_id)
 
 
-def _rules(settings: GroupSettings) -> GroupRules:
-    own = settings.consumer
-    return GroupRules(
-        own.max_size,
-        own.heartbeat_interval_ms,
-        own.assignment_interval_ms,
-        {name: ASSIGNORS[name] for name in own.assignors},
-        own.migration,
-        settings.max_size,
-        settings.group_value_version,
-    )
-
-
-def check_upgrade(group: ClassicGroup, rules: GroupRules) -> None:
+def check_upgrade(group: ClassicGroup, settings: ConsumerGroupSettings) -> None:
     """Raise ``UpgradeRefusedError`` unless the policy and the kind and size of a classic group allow its upgrade."""
     reason = None
-    if not rules.migration.upgrades:
+    if not settings.migration.upgrades:
         reason = "online upgrade is disabled"
     elif not group.is_consumer_group:
         reason = "the group does not use the consumer embedded protocol"
-    elif len(group.members) > rules.max_size:
+    elif len(group.members) > settings.max_size:
         reason = "the group size exceeds the consumer group maximum size"
     if reason is not None:
         raise UpgradeRefusedError(f"Cannot upgrade classic group {group.group_id} to consumer group because {reason}.")

@@ -47,7 +47,7 @@ from kafkapy.coordinator.group.settings import MigrationPolicy
 from kafkapy.java_hashing import hash_code, in_set_order
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.records.record import Record
-from kafkapy.turns import Steps, pieces
+from kafkapy.turns import Steps
 
 NO_PARTITIONS: Final[Partitions] = {}
 REJOIN: Final = "The member must abandon all its partitions and rejoin."
@@ -239,6 +239,7 @@ class GroupChange:
         is_subscription_changed = (after.topic_names, after.topic_regex) != (before.topic_names, before.topic_regex)
         request = MemberRequest(owned, partial(self._subscribes, after), is_subscription_changed)
         following = yield from reconcile(member.current, target, request, partial(group.is_free, member_id))
+        yield
         if member_id not in group.members or following != member.current:
             self.records.append(stored.current_record(group.group_id, member_id, following, self._now_ms))
         return following
@@ -305,10 +306,9 @@ class GroupChange:
             remaining = {each: known.metadata for each, known in group.members.items() if each not in leaving}
             yield from self._become_classic(remaining)
             return
-        for piece in pieces(members):
+        for member in members:
             yield
-            for member in piece:
-                self.records += stored.member_tombstones(group.group_id, member.member_id, self._now_ms)
+            self.records += stored.member_tombstones(group.group_id, member.member_id, self._now_ms)
         for pattern, count in Counter(each.metadata.topic_regex for each in members).items():
             self._leave_expression(pattern, count)
         epoch = group.epoch + 1
@@ -464,12 +464,11 @@ class GroupChange:
         """The subscribed topics that exist, if some members have other subscriptions."""
         group, counts = self.group, self.group.subscribed
         change: Counter[str] = Counter()
-        for piece in pieces(list(changed.items())):
+        for member_id, metadata in changed.items():
             yield
-            for member_id, metadata in piece:
-                member = group.members.get(member_id)
-                change.subtract(() if member is None else member.metadata.topic_names)
-                change.update(metadata.topic_names)
+            member = group.members.get(member_id)
+            change.subtract(() if member is None else member.metadata.topic_names)
+            change.update(metadata.topic_names)
         for pattern, topics in self._selected.items():
             yield
             change.subtract(group.expressions.selected(pattern))
@@ -495,14 +494,14 @@ class GroupChange:
             return MemberTarget(group.assignment_epoch, group.targets.get(member_id, NO_PARTITIONS))
         assigned = yield from self._assign(member_id, metadata)
         target: Partitions = NO_PARTITIONS
-        for piece in pieces(list(assigned.items())):
+        for each, assignment in assigned.items():
             yield
-            for each, assignment in piece:
-                partitions = {topic_id: frozenset(numbers) for topic_id, numbers in assignment.items() if numbers}
-                if partitions != group.targets.get(each):
-                    self.records.append(stored.target_record(group.group_id, each, partitions, self._now_ms))
-                if each == member_id:
-                    target = partitions
+            partitions = {topic_id: frozenset(numbers) for topic_id, numbers in assignment.items() if numbers}
+            if partitions != group.targets.get(each):
+                self.records.append(stored.target_record(group.group_id, each, partitions, self._now_ms))
+            if each == member_id:
+                target = partitions
+        yield
         self.records.append(stored.assignment_epoch_record(group.group_id, epoch, self._now(), self._now_ms))
         return MemberTarget(epoch, target)
 
@@ -516,17 +515,14 @@ class GroupChange:
         ids = {topic.name: topic_id for topic_id, topic in known.topics.items()}
         topic_ids: dict[tuple[tuple[str, ...], str], frozenset[UUID]] = {}
         subscriptions: dict[str, MemberSubscription] = {}
-        for piece in pieces(list(members.items())):
+        for each, about in members.items():
             yield
-            for each, about in piece:
-                subscription = about.topic_names, about.topic_regex
-                if subscription not in topic_ids:
-                    names = {*about.topic_names, *group.expressions.selected(about.topic_regex)}
-                    topic_ids[subscription] = frozenset(ids[name] for name in names if name in ids)
-                owned = group.targets.get(each, NO_PARTITIONS)
-                subscriptions[each] = MemberSubscription(
-                    about.instance_id, about.rack_id, topic_ids[subscription], owned
-                )
+            subscription = about.topic_names, about.topic_regex
+            if subscription not in topic_ids:
+                names = {*about.topic_names, *group.expressions.selected(about.topic_regex)}
+                topic_ids[subscription] = frozenset(ids[name] for name in names if name in ids)
+            owned = group.targets.get(each, NO_PARTITIONS)
+            subscriptions[each] = MemberSubscription(about.instance_id, about.rack_id, topic_ids[subscription], owned)
         assignor = self._rules.assignors[preferred_assignor(counts, self._rules.assignors)]
         return (yield from assignor.assign_in_steps(subscriptions, known.topics, is_homogeneous=len(topic_ids) == 1))
 

@@ -25,7 +25,10 @@ def _bits(*operations: int) -> int:
 
 _OF_TOPIC: Final = _bits(READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
 _OF_CLUSTER: Final = _bits(CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE)
-_OF_GROUP: Final = _bits(READ, DELETE, DESCRIBE)
+OF_GROUP: Final = _bits(READ, DELETE, DESCRIBE)
+"""Of a group in DescribeGroups: those that Apache Kafka 2.7 knows."""
+OF_CONSUMER_GROUP: Final = OF_GROUP | _bits(DESCRIBE_CONFIGS, ALTER_CONFIGS)
+"""Of a group in ConsumerGroupDescribe, whose configuration can be described and altered."""
 
 
 def topic_operations(rights: "Rights | None", topic: str, *, asked: bool) -> int:
@@ -44,6 +47,6 @@ def cluster_operations(rights: "Rights | None", *, asked: bool) -> int:
     return rights.operations_on_cluster() if rights.may_on_cluster(AclOperation.DESCRIBE) else 0
 
 
-def group_operations(*, asked: bool) -> int:
-    """The operations on a consumer group, or ``NOT_ASKED``."""
-    return _OF_GROUP if asked else NOT_ASKED
+def group_operations(all_of: int, *, asked: bool) -> int:
+    """The operations on a group, ``OF_GROUP`` or ``OF_CONSUMER_GROUP``, or ``NOT_ASKED``."""
+    return all_of if asked else NOT_ASKED

@@ -1,4 +1,4 @@
-"""The resources of the three configuration APIs: a topic, a broker, all brokers; and how one of them is altered."""
+"""The resources of the three configuration APIs, topics, groups and brokers, and how one of them is altered."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol, TypeVar
@@ -6,6 +6,7 @@ from typing import Final, Protocol, TypeVar
 from kafkapy import kafka_texts
 from kafkapy.config.alteration import check_broker, check_topic
 from kafkapy.config.errors import InvalidAlterationError
+from kafkapy.config.group_keys import check_group
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import UnknownTopicOrPartitionError
 from kafkapy.metadata.znodes import ConfigZNode
@@ -119,11 +120,13 @@ async def alter(services: Services, resource_type: int, name: str, derive: Deriv
     """Replace a resource's overrides by the result of ``derive``; raises a BrokerError with the response's code."""
     if resource_type == ResourceType.TOPIC:
         await _alter_topic(services, name, derive, validate_only)
+    elif resource_type == ResourceType.GROUP:
+        await _alter_group(services, name, derive, validate_only)
     elif resource_type == ResourceType.BROKER:
         await _alter_broker(services, name, derive, validate_only)
     else:
         raise InvalidAlterationError(
-            "AlterConfigs is for topics and brokers: use IncrementalAlterConfigs for a logger's level"
+            "AlterConfigs is for topics, groups and brokers: use IncrementalAlterConfigs for a logger's level"
         )
 
 
@@ -136,6 +139,14 @@ async def _alter_topic(services: Services, topic: str, derive: Derive, validate_
     check_size(before, overrides)
     if not validate_only:
         await services.config_admin.set_topic_overrides(topic, overrides)
+
+
+async def _alter_group(services: Services, group_id: str, derive: Derive, validate_only: bool) -> None:
+    before = await services.config_admin.group_overrides(group_id) if group_id else {}
+    overrides = derive(before)
+    check_group(services.config, group_id, overrides)
+    if not validate_only:
+        await services.config_admin.set_group_overrides(group_id, overrides)
 
 
 async def _alter_broker(services: Services, name: str, derive: Derive, validate_only: bool) -> None:

@@ -131,6 +131,25 @@ def test_members_that_join_within_the_interval_share_an_assignment() -> None:
     assert world.epochs("b", 2)[0] == 4
 
 
+def test_a_group_has_its_own_intervals_and_timeout() -> None:
+    world = ConsumerWorld()
+    world.group_overrides["g"] = {"consumer.heartbeat.interval.ms": "6000", "consumer.session.timeout.ms": "60000"}
+    assert world.enter("a").heartbeat_interval_ms == 6_000
+    assert world.enter("a", group_id="h").heartbeat_interval_ms == 5_000
+    world.clock.advance(50_000)
+    assert (len(world.describe("g").members), len(world.describe("h").members)) == (1, 0)
+    world.group_overrides["g"] = {"consumer.assignment.interval.ms": "1000"}
+    assert world.beat("a", 2).heartbeat_interval_ms == 5_000
+    assert shown(world.enter("b"))[0] == 3
+    assert shown(world.enter("c"))[0] == 3
+    assert world.state()[0] == "Assigning"
+
+
+def test_consumer_groups_that_are_not_served() -> None:
+    world = ConsumerWorld(group_coordinator_rebalance_protocols=("classic",))
+    assert world.enter("a").error_code == world.describe().error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
 def test_most_members_choose_the_assignor() -> None:
     world = ConsumerWorld()
     world.enter("a", server_assignor="range")
