@@ -127,6 +127,10 @@ class Fleet(ABC):
             self.failures.append(f"{number} of {partition} was read in the place of {len(read)}")
         read.append(number)
 
+    def count_of(self, partition: int) -> int:
+        """How many of a partition's records were read, which is the next offset."""
+        return len(self._read[partition])
+
     # Waits
 
     def settle(self) -> None:

@@ -28,7 +28,7 @@ class LibrdkafkaFleet(Fleet):
         consumer.subscribe(
             [self.topic],
             on_assign=lambda _, partitions: self.given(member, [each.partition for each in partitions]),
-            on_revoke=lambda revoking, partitions: self._revoked(member, revoking, partitions),
+            on_revoke=self._revoked,
             on_lost=lambda _, partitions: self.lost([each.partition for each in partitions]),
         )
         self._consumers[member] = consumer
@@ -48,17 +48,26 @@ class LibrdkafkaFleet(Fleet):
             settings |= {"heartbeat.interval.ms": 200, "session.timeout.ms": 20_000}
         return settings
 
-    def _revoked(self, member: int, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        positions = [each for each in consumer.position(partitions) if each.offset >= 0]
+    def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        numbers = [each.partition for each in partitions]
+        if self._commit(consumer, numbers):
+            self.taken(numbers)
+        else:
+            self.lost(numbers)
+
+    def _commit(self, consumer: Consumer, partitions: list[int]) -> bool:
+        """Commit what was read, and tell whether the broker has it; librdkafka forgets positions while it is closed."""
+        offsets = [TopicPartition(self.topic, each, self.count_of(each)) for each in partitions]
         try:
-            if positions:
-                consumer.commit(offsets=positions, asynchronous=False)
-        except KafkaException as error:
-            self.failures.append(f"{member} could not commit: {error}")
-        self.taken([each.partition for each in partitions])
+            consumer.commit(offsets=offsets, asynchronous=False)
+        except KafkaException:
+            return False
+        return True
 
     def stop_consumer(self, member: int) -> None:
-        self._consumers.pop(member).close()
+        consumer = self._consumers.pop(member)
+        self._commit(consumer, [each.partition for each in consumer.assignment()])
+        consumer.close()
 
     def close(self) -> None:
         for consumer in self._consumers.values():
@@ -66,7 +75,10 @@ class LibrdkafkaFleet(Fleet):
 
     def poll(self) -> None:
         for consumer in list(self._consumers.values()):
-            for message in consumer.consume(MOST_RECORDS, PATIENCE_S):
+            for _ in range(MOST_RECORDS):
+                message = consumer.poll(PATIENCE_S)
+                if message is None:
+                    break
                 error, partition = message.error(), message.partition()
                 if error is None:
                     assert partition is not None
