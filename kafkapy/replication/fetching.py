@@ -17,13 +17,13 @@ from uuid import UUID
 from kafkapy.clock import TimerHandle
 from kafkapy.delayed import Delayed
 from kafkapy.errors import BrokerError
-from kafkapy.metadata.errors import InconsistentTopicIdError, UnknownTopicOrPartitionError
+from kafkapy.metadata.errors import UnknownTopicOrPartitionError
 from kafkapy.network.loop import late_replies
 from kafkapy.platform.files import FileSlice
 from kafkapy.protocol.messages.fetch import FetchRequest
 from kafkapy.replication.partition import Partition
 from kafkapy.replication.replica_manager import ReplicaManager
-from kafkapy.storage.errors import OffsetOutOfRangeError
+from kafkapy.storage.errors import InconsistentTopicIdError, OffsetOutOfRangeError
 from kafkapy.storage.log.converted import ConvertedSlice
 from kafkapy.storage.log.log import LogPosition
 from kafkapy.turns import MaybeSteps, Steps, at_once_or_in_turns
