@@ -5,6 +5,7 @@ and fetch paths); their names carry the meaning and the unit comes last: ``base_
 ``retention_ms``.
 """
 
+import base64
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
@@ -26,6 +27,8 @@ NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
 """The base sequence of a batch of a producer without an id."""
+NO_TOPIC_ID: Final = UUID(int=0)
+"""No id of a topic is known; messages have it in the place of an id (KIP-516)."""
 READ_COMMITTED: Final = 1
 """The isolation level at which records above the last stable offset, and of aborted transactions, are left out."""
 
@@ -43,6 +46,16 @@ def maker(kind: type[N]) -> Callable[[tuple[Any, ...]], N]:
 def as_long(value: int) -> int:
     """Wrap a sum or difference to 64 bits, as Java's arithmetic does: clients may send any number."""
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def base64_id(data: bytes) -> str:
+    """An id of 16 bytes as Kafka writes it: base64url without padding."""
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def id_of(text: str) -> UUID:
+    """The id that ``base64_id`` has written; raises ValueError for other text."""
+    return UUID(bytes=base64.b64decode(f"{text}==", altchars="-_", validate=True))
 
 
 class TopicPartition(NamedTuple):

@@ -179,6 +179,7 @@ def import_(places: Places, options: RunOptions, *, only_this_broker: bool) -> N
                 )
             tree = checks.only_of_broker(tree, broker_id)
         checks.require_one_broker(tree, broker_id)
+        tree = tree.with_topic_ids(found.topic_ids)
         target = OwnPlace(directories[0].path)
         if isinstance(source, ZooKeeperPlace):
             tree = tree.with_own_keys_of(target.read())

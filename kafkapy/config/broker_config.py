@@ -377,11 +377,12 @@ class BrokerConfig:
 
     @property
     def has_topic_ids(self) -> bool:
-        """Whether topics get ids (KIP-516).
+        """Whether topics get ids (KIP-516): on the embedded store, and with an inter-broker protocol from 2.8 on.
 
-        In a cluster on ZooKeeper they don't: its inter-broker protocol is 2.7 at most, which has no ids.
+        Apache Kafka's controller gives ids from 2.8-IV0 on, and sends them to brokers from 2.8-IV1 on; here both begin
+        with 2.8-IV1, so that no id is in the tree that brokers don't know.
         """
-        return self.embedded_store
+        return self.embedded_store or is_at_least(self.text("inter.broker.protocol.version"), FIRST_PROTOCOL_WITH_IDS)
 
     @property
     def broker_id(self) -> int:
@@ -488,6 +489,7 @@ REFUSED_KEYS: Final = {
 }
 """Key → the reason why kafkapy does not start while it is set."""
 
+FIRST_PROTOCOL_WITH_IDS: Final = "2.8-IV1"
 OLDEST_CLUSTER_PROTOCOL: Final = "2.6-IV0"
 """The first inter-broker protocol with all versions that this broker sends to others; StopReplica 3 came last."""
 

@@ -7,7 +7,7 @@ reading, and a test compares. kafkapy's own defaults are in ``broker_config.py``
 from typing import Final
 
 from kafkapy.config.consumer_group_keys import CONSUMER_GROUP_KEYS
-from kafkapy.config.keys import AtLeast, ConfigKey, ConfigType, Dynamic, Importance, OneOf, Release
+from kafkapy.config.keys import RELEASES, AtLeast, ConfigKey, ConfigType, Dynamic, Importance, OneOf, Release
 from kafkapy.config.oauth_keys import OAUTH_KEYS
 from kafkapy.config.own_keys import OWN_BROKER_KEYS
 from kafkapy.config.transaction_keys import TRANSACTION_KEYS
@@ -143,7 +143,7 @@ _STATIC_KEYS: Final = (
     ConfigKey("leader.imbalance.check.interval.seconds", LONG, 300, None, READ_ONLY, HIGH),
     ConfigKey("unclean.leader.election.enable", BOOLEAN, False, None, CLUSTER_WIDE, HIGH),
     ConfigKey("security.inter.broker.protocol", STRING, "PLAINTEXT"),
-    ConfigKey("inter.broker.protocol.version", STRING, "2.7-IV2", Release()),
+    ConfigKey("inter.broker.protocol.version", STRING, "2.7-IV2", Release(RELEASES[-1])),
     ConfigKey("inter.broker.listener.name", STRING, None),
     ConfigKey("replica.selector.class", STRING, None),
     ConfigKey("controlled.shutdown.max.retries", INT, 3),

@@ -84,8 +84,9 @@ RELEASES: Final = (
     *("0.10.2-IV0", "0.11.0-IV0", "0.11.0-IV1", "0.11.0-IV2", "1.0-IV0", "1.1-IV0", "2.0-IV0", "2.0-IV1"),
     *("2.1-IV0", "2.1-IV1", "2.1-IV2", "2.2-IV0", "2.2-IV1", "2.3-IV0", "2.3-IV1", "2.4-IV0", "2.4-IV1"),
     *("2.5-IV0", "2.6-IV0", "2.7-IV0", "2.7-IV1", "2.7-IV2"),
+    *("2.8-IV0", "2.8-IV1"),
 )
-"""The versions of the inter-broker protocol and message format that 2.7 knows, oldest first."""
+"""The versions of the inter-broker protocol and message format that kafkapy knows, oldest first: 2.7's, and 2.8's."""
 
 
 FIRST_RELEASES_OF_FORMATS: Final = ("0.10.0-IV0", "0.11.0-IV0")
@@ -93,13 +94,19 @@ FIRST_RELEASES_OF_FORMATS: Final = ("0.10.0-IV0", "0.11.0-IV0")
 
 
 class Release(NamedTuple):
-    """A version in ``RELEASES``, in full or its release alone, with anything behind a further dot (``2.7.2``)."""
+    """A version in ``RELEASES`` up to ``newest``, in full or its release alone, with any text behind a further dot.
+
+    Versions of the message format end with 2.7: a broker of 2.7 does not start with a topic that has a later one.
+    """
+
+    newest: str = "2.7-IV2"
 
     def problem(self, value: Value) -> str | None:
         """See ``Allowed.problem``."""
-        if isinstance(value, str) and release_of(value) is not None:
+        allowed = RELEASES[: RELEASES.index(self.newest) + 1]
+        if isinstance(value, str) and release_of(value) in allowed:
             return None
-        return f"must be one of: {', '.join(RELEASES)}"
+        return f"must be one of: {', '.join(allowed)}"
 
 
 def release_of(text: str) -> str | None:

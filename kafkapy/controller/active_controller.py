@@ -12,7 +12,7 @@ from kafkapy.controller.leader_elections import LeaderElections
 from kafkapy.controller.partition_machine import PartitionMachine, decoded_state
 from kafkapy.controller.reassignment import Reassignments
 from kafkapy.controller.replica_machine import ReplicaMachine
-from kafkapy.controller.requests import Outgoing, PeerQueues, RequestBatch
+from kafkapy.controller.requests import Outgoing, PeerQueues, RequestBatch, replica_errors
 from kafkapy.controller.states import PartitionState
 from kafkapy.controller.topic_deletion import TOPICS_TOGETHER, TopicDeletion
 from kafkapy.errors import BrokerError
@@ -44,7 +44,7 @@ from kafkapy.metadata.znodes import (
 )
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.message import ZERO_UUID, Message
-from kafkapy.protocol.messages.leader_and_isr import LeaderAndIsrResponse
+from kafkapy.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from kafkapy.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkapy.turns import OneByOne, in_turns
 from kafkapy.types import TopicPartition
@@ -291,7 +291,8 @@ class ActiveController:
     async def answered(self, outgoing: Outgoing, response: Message) -> None:
         """A broker has answered a StopReplica that deletes, or a LeaderAndIsr."""
         if isinstance(response, LeaderAndIsrResponse):
-            await self._replicas_answered(outgoing.broker, response)
+            assert isinstance(outgoing.request, LeaderAndIsrRequest), "the response is that of LeaderAndIsr"
+            await self._replicas_answered(outgoing.broker, dict(replica_errors(outgoing.request, response)))
             return
         assert isinstance(outgoing.request, StopReplicaRequest), "the controller waits for no other request"
         assert isinstance(response, StopReplicaResponse), "the response is that of StopReplica"
@@ -310,17 +311,14 @@ class ActiveController:
 
     def concerns_log_directories(self, broker: int, response: LeaderAndIsrResponse) -> bool:
         """Tell whether ``response`` may change the known state of the broker's data directories."""
+        errors = chain(response.partition_errors, *(topic.partition_errors for topic in response.topics))
         return bool(self.context.on_offline_directories.get(broker)) or any(
-            found.error_code == ErrorCode.KAFKA_STORAGE_ERROR for found in response.partition_errors
+            found.error_code == ErrorCode.KAFKA_STORAGE_ERROR for found in errors
         )
 
-    async def _replicas_answered(self, broker: int, response: LeaderAndIsrResponse) -> None:
+    async def _replicas_answered(self, broker: int, answers: Mapping[TopicPartition, int]) -> None:
         if broker not in self.context.brokers:
             return
-        answers = {
-            TopicPartition(found.topic_name, found.partition_index): found.error_code
-            for found in response.partition_errors
-        }
         before = self.context.on_offline_directories.get(broker, set())
         offline = {found for found, code in answers.items() if code == ErrorCode.KAFKA_STORAGE_ERROR}
         # A broker that has this epoch already has the replica too: the request was sent twice, since an answer was

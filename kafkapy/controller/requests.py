@@ -1,14 +1,14 @@
 """The controller's requests to brokers: gathered during an event, then one of a kind per broker, in Kafka's order.
 
 First LeaderAndIsr to the replicas of a partition, then UpdateMetadata of the same partitions to every broker, then
-StopReplica. Versions follow inter-broker protocol 2.7: LeaderAndIsr 4, UpdateMetadata 6 (7 with topic ids), StopReplica
-3.
+StopReplica. Versions follow inter-broker protocol 2.7: LeaderAndIsr 4, UpdateMetadata 6, StopReplica 3; where topics
+have ids (2.8, or no ZooKeeper) LeaderAndIsr 5 and UpdateMetadata 7.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -22,6 +22,7 @@ from kafkapy.protocol.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
     LeaderAndIsrTopicState,
 )
 from kafkapy.protocol.messages.stop_replica import (
@@ -42,6 +43,7 @@ from kafkapy.types import EPOCH_DURING_DELETE, LEADER_DURING_DELETE, NO_EPOCH, T
 logger = logging.getLogger(__name__)
 
 LEADER_AND_ISR_VERSION: Final = 4
+LEADER_AND_ISR_VERSION_WITH_IDS: Final = 5
 UPDATE_METADATA_VERSION: Final = 6
 UPDATE_METADATA_VERSION_WITH_IDS: Final = 7
 STOP_REPLICA_VERSION: Final = 3
@@ -55,11 +57,25 @@ class Outgoing(NamedTuple):
     version: int
 
 
+def replica_errors(
+    request: LeaderAndIsrRequest, response: LeaderAndIsrResponse
+) -> Iterator[tuple[TopicPartition, int]]:
+    """Yield the error code of each partition; from version 5 on the response has ids, whose names the request has."""
+    for found in response.partition_errors:
+        yield TopicPartition(found.topic_name, found.partition_index), found.error_code
+    names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
+    for topic in response.topics:
+        if topic.topic_id in names:
+            for found in topic.partition_errors:
+                yield TopicPartition(names[topic.topic_id], found.partition_index), found.error_code
+
+
 class RequestBatch:
     """Gathers the content of one event's requests; ``take`` empties it."""
 
     def __init__(self, context: ControllerContext, listener: str, *, with_topic_ids: bool = False) -> None:
         self._context = context
+        self._leader_and_isr_version = LEADER_AND_ISR_VERSION_WITH_IDS if with_topic_ids else LEADER_AND_ISR_VERSION
         self._metadata_version = UPDATE_METADATA_VERSION_WITH_IDS if with_topic_ids else UPDATE_METADATA_VERSION
         self._listener = listener
         self._leader_and_isr: dict[int, dict[TopicPartition, bool]] = {}
@@ -102,7 +118,7 @@ class RequestBatch:
             if broker not in brokers_now:
                 continue
             order = yield from self._leader_and_isr_request(broker, partitions)
-            requests.append(Outgoing(broker, order, LEADER_AND_ISR_VERSION))
+            requests.append(Outgoing(broker, order, self._leader_and_isr_version))
         if self._metadata_brokers:
             topics, brokers = (yield from self._topic_states()), self._live_brokers()
             requests += [
@@ -128,7 +144,10 @@ class RequestBatch:
             yield
             if partition not in self._context.leadership:
                 continue
-            topic = topics.setdefault(partition.topic, LeaderAndIsrTopicState(topic_name=partition.topic))
+            name = partition.topic
+            topic = topics.get(name)
+            if topic is None:
+                topic = topics[name] = LeaderAndIsrTopicState(name, self._context.topic_id(name))
             topic.partition_states.append(self._leader_and_isr_state(partition, is_new=is_new))
             leaders[self._context.leadership[partition].leader] = None
         return LeaderAndIsrRequest(

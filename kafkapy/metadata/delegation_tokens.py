@@ -34,10 +34,11 @@ from kafkapy.metadata.store import (
     ensure_path,
     in_time,
 )
-from kafkapy.metadata.znodes import ForeignDataError, base64_id, decode_json, decoded, encode_json, required, tree_name
+from kafkapy.metadata.znodes import ForeignDataError, decode_json, decoded, encode_json, required, tree_name
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.security.delegation_tokens import DelegationToken, TokenCache
 from kafkapy.turns import pause, pieces
+from kafkapy.types import base64_id
 
 logger: Final = logging.getLogger(__name__)
 

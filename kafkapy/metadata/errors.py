@@ -12,12 +12,6 @@ class UnknownTopicOrPartitionError(BrokerError):
     error_code: ClassVar[int] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-class InconsistentTopicIdError(BrokerError):
-    """The topic of this name has another id than the client expects: it was deleted, and created again."""
-
-    error_code: ClassVar[int] = ErrorCode.INCONSISTENT_TOPIC_ID
-
-
 class UnknownTopicIdError(BrokerError):
     """No topic has this id."""
 

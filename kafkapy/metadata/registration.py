@@ -23,10 +23,10 @@ from kafkapy.metadata.znodes import (
     BrokerIdZNode,
     ClusterIdZNode,
     ForeignDataError,
-    base64_id,
     decoded,
 )
 from kafkapy.storage.errors import ClusterIdMismatchError
+from kafkapy.types import base64_id
 
 CLUSTER_ID_BYTES: Final = 16
 

@@ -5,7 +5,6 @@ another order. ``encode`` writes the data of Apache Kafka 2.7. ``decode`` raises
 key.
 """
 
-import base64
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from uuid import UUID, uuid4
 
 from kafkapy.errors import BrokerError
 from kafkapy.protocol.message import ZERO_UUID
-from kafkapy.types import TopicPartition
+from kafkapy.types import TopicPartition, base64_id, id_of
 
 PERSISTENT_PATHS: Final = (
     "/consumers",
@@ -352,16 +351,6 @@ class TopicsZNode:
     """``/brokers/topics``: its children are the topics."""
 
     PATH: Final = "/brokers/topics"
-
-
-def base64_id(data: bytes) -> str:
-    """An id as Kafka writes it: base64url without padding."""
-    return base64.urlsafe_b64encode(data).decode().rstrip("=")
-
-
-def id_of(text: str) -> UUID:
-    """The id that ``base64_id`` has written; raises ValueError for other text."""
-    return UUID(bytes=base64.b64decode(f"{text}==", altchars="-_", validate=True))
 
 
 def new_topic_id() -> UUID:

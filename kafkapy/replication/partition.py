@@ -7,6 +7,7 @@ watermark by the rules below. Everything is synchronous; requests that wait for 
 import logging
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from uuid import UUID
 
 from kafkapy.clock import Clock
 from kafkapy.metadata.errors import (
@@ -21,7 +22,7 @@ from kafkapy.platform.disk_errors import as_storage_error, is_passing, storage_e
 from kafkapy.records.validate import CheckedBatch, ValidatedBatch
 from kafkapy.replication.copying import append_copied, fill_gap, restart_log, take_offsets
 from kafkapy.storage.log.log import AppendResult, Log
-from kafkapy.types import NO_BROKER_ID, NO_EPOCH, NO_OFFSET, TopicPartition
+from kafkapy.types import NO_BROKER_ID, NO_EPOCH, NO_OFFSET, NO_TOPIC_ID, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -159,6 +160,8 @@ class LeaderAndIsrPartition:
     removing_replicas: tuple[int, ...] = ()
     is_new: bool = False
     """The replica did not exist before: its log may be made although a data directory is offline."""
+    topic_id: UUID = NO_TOPIC_ID
+    """The id of the topic; ``NO_TOPIC_ID`` below version 5."""
 
 
 class Partition:

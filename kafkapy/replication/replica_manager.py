@@ -19,7 +19,6 @@ from kafkapy.delayed import Purgatory
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import (
     FencedLeaderEpochError,
-    InconsistentTopicIdError,
     InvalidTopicError,
     NotLeaderOrFollowerError,
     ReplicaNotAvailableError,
@@ -35,9 +34,10 @@ from kafkapy.records.validate import CheckedBatch, ValidatedBatch
 from kafkapy.replication.partition import ALL_IN_SYNC, LeaderAndIsrPartition, Partition
 from kafkapy.replication.throttle import ReplicationThrottle
 from kafkapy.storage.data_directory import fits_future_name
+from kafkapy.storage.errors import InconsistentTopicIdError
 from kafkapy.storage.log.log import AppendResult, Log
 from kafkapy.turns import Steps, pieces
-from kafkapy.types import EPOCH_DURING_DELETE, NO_BROKER_ID, NO_EPOCH, NO_LEADER, TopicPartition
+from kafkapy.types import EPOCH_DURING_DELETE, NO_BROKER_ID, NO_EPOCH, NO_LEADER, NO_TOPIC_ID, TopicPartition
 
 T = TypeVar("T")
 
@@ -230,15 +230,18 @@ class ReplicaManager:
     def become_leader_or_follower(self, topic_partition: TopicPartition, state: LeaderAndIsrPartition) -> None:
         """Apply one partition of a LeaderAndIsr request; a new replica's log is created.
 
-        Raises ``InvalidTopicError`` for a topic that CreateTopics refuses, ``StaleControllerEpochError`` for a leader
-        epoch that is not newer (as 2.7 does; the controller ignores it), ``UnknownTopicOrPartitionError`` when this
-        broker is none of the replicas, ``KafkaStorageError`` when its data directory is, or may be, offline, or the log
-        can't be created.
+        Raises ``InvalidTopicError`` for a topic that CreateTopics refuses, ``InconsistentTopicIdError`` when the
+        replica's directory belongs to an earlier topic of this name, ``StaleControllerEpochError`` for a leader epoch
+        that is not newer (as 2.7 does; the controller ignores it), ``UnknownTopicOrPartitionError`` when this broker is
+        none of the replicas, ``KafkaStorageError`` when its data directory is, or may be, offline, or the log can't be
+        created. In the epoch that the partition has already, a log without an id gets that of the topic.
         """
         check_partition(topic_partition)
         self._check_online(topic_partition)
         partition = self.partitions.get(topic_partition)
         present_epoch = NO_EPOCH if partition is None else partition.leader_epoch
+        if partition is not None and self._takes_topic_id_only(partition, state):
+            return
         if state.leader_epoch <= present_epoch:
             raise StaleControllerEpochError(
                 f"{topic_partition} is at leader epoch {present_epoch}, the request has {state.leader_epoch}"
@@ -246,7 +249,7 @@ class ReplicaManager:
         if self.broker_id not in state.replicas:
             raise UnknownTopicOrPartitionError(f"broker {self.broker_id} is no replica of {topic_partition}")
         if partition is None:
-            log = self._log(topic_partition, is_new=state.is_new)
+            log = self._log(topic_partition, state.topic_id, is_new=state.is_new)
             partition = Partition(
                 topic_partition, log, broker_id=self.broker_id, clock=self.clock, lag_max_ms=self._lag_max_ms
             )
@@ -264,10 +267,37 @@ class ReplicaManager:
                 self._follow(partition, state.leader)
             for listener in self._listeners:
                 listener.on_follower_or_stopped(topic_partition, state.leader_epoch)
-        future = self._logs.future(topic_partition)
-        if future is not None:
-            self._move(partition, future)
+        self._continue_move(partition)
         self.purgatory.check(topic_partition)
+
+    def _takes_topic_id_only(self, partition: Partition, state: LeaderAndIsrPartition) -> bool:
+        """Assign the topic's id to the log; return whether it had none, and the request has no other news."""
+        if state.leader_epoch < partition.leader_epoch:
+            return False
+        had_none = partition.log.topic_id == NO_TOPIC_ID
+        self._assign_topic_id(partition.log, state.topic_id)
+        return state.leader_epoch == partition.leader_epoch and had_none and partition.log.topic_id != NO_TOPIC_ID
+
+    def _assign_topic_id(self, log: Log, topic_id: UUID) -> None:
+        """See ``Log.assign_topic_id``; a future replica gets the id too, and one of an earlier topic is deleted.
+
+        A partition whose log belongs to an earlier topic is dropped, and its files stay: Apache Kafka leaves it as it
+        was, and does not start it either.
+        """
+        try:
+            log.assign_topic_id(topic_id)
+        except InconsistentTopicIdError as error:
+            logger.error("%s is not served, its records stay where they are: %s", log.topic_partition, error)
+            self._drop_partition(log.topic_partition)
+            raise
+        future = self._logs.future(log.topic_partition)
+        if future is None:
+            return
+        try:
+            future.assign_topic_id(topic_id)
+        except InconsistentTopicIdError as error:
+            logger.warning("A copy that had not ended is deleted: %s", error)
+            self._logs.discard_future(log.topic_partition)
 
     def _follow(self, partition: Partition, leader: int) -> None:
         if self._following is None:
@@ -276,10 +306,11 @@ class ReplicaManager:
             self._following = self._make_following()
         self._following.follow(partition, leader)
 
-    def _log(self, topic_partition: TopicPartition, *, is_new: bool) -> Log:
+    def _log(self, topic_partition: TopicPartition, topic_id: UUID, *, is_new: bool) -> Log:
         try:
             config = self._log_config_of(topic_partition.topic)
             log = self._logs.get_or_create(topic_partition, config, is_new=is_new)
+            self._assign_topic_id(log, topic_id)
         except KafkaStorageError as error:
             if not (isinstance(error.__cause__, OSError) and is_passing(error.__cause__)):
                 logger.error("%s is offline: %s", topic_partition, error)
@@ -362,6 +393,11 @@ class ReplicaManager:
         except NotLeaderOrFollowerError as error:
             raise ReplicaNotAvailableError(str(error)) from error
         future = self._logs.create_future(topic_partition)
+        if future is not None:
+            self._move(partition, future)
+
+    def _continue_move(self, partition: Partition) -> None:
+        future = self._logs.future(partition.topic_partition)
         if future is not None:
             self._move(partition, future)
 

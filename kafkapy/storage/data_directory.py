@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from kafkapy.platform.file_lock import HeldLock
 from kafkapy.platform.files import TEMPORARY_SUFFIX, Files
@@ -26,6 +26,7 @@ from kafkapy.storage.errors import (
     MalformedCheckpointError,
     UnknownIdentityVersionError,
 )
+from kafkapy.storage.log.partition_metadata import read_topic_id
 from kafkapy.types import TopicPartition
 
 logger: Final = logging.getLogger(__name__)
@@ -274,6 +275,10 @@ class DataDirectory:
     def partition_path(self, partition: TopicPartition) -> str:
         """Return the folder of a partition."""
         return f"{self.path}/{partition}"
+
+    def topic_id(self, partition: TopicPartition) -> UUID:
+        """Return the id of the topic that the partition's folder belongs to; see ``read_topic_id``."""
+        return read_topic_id(self._files, self.partition_path(partition))
 
     def future_path(self, partition: TopicPartition) -> str:
         """Return the path that the folder of a partition has while it is copied to this directory."""

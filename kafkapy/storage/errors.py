@@ -12,6 +12,12 @@ class OffsetOutOfRangeError(BrokerError):
     error_code = ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+class InconsistentTopicIdError(BrokerError):
+    """The topic of this name has another id than is expected: it was deleted, and created again (KIP-516)."""
+
+    error_code = ErrorCode.INCONSISTENT_TOPIC_ID
+
+
 class OutOfOrderSequenceError(BrokerError):
     """An idempotent producer's batch doesn't follow its last one (KIP-98)."""
 

@@ -349,6 +349,7 @@ class LogManager:
         if self.directories.offline:
             raise KafkaStorageError(f"{partition} can't be moved while a data directory is offline")
         future = self.open_future(directory, directory.future_path(partition), partition, current.config, _NEW)
+        future.assign_topic_id(current.topic_id)
         del self._preferred[partition]
         self.about_to_cut(current, current.log_end_offset)
         return future

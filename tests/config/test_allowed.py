@@ -46,11 +46,18 @@ def test_releases_that_2_7_knows_are_allowed(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["2.8", "3.0", "0.7", "new", "", "2", "2.7-IV3", "2.7-"])
 def test_other_releases_are_refused(text: str) -> None:
-    assert Release().problem(text) == f"must be one of: {', '.join(RELEASES)}"
+    assert Release().problem(text) == f"must be one of: {', '.join(RELEASES[: RELEASES.index('2.7-IV2') + 1])}"
+
+
+@pytest.mark.parametrize(("text", "is_allowed"), [("2.7", True), ("2.8", True), ("2.8-IV0", True), ("3.0", False)])
+def test_brokers_may_speak_the_protocol_of_2_8(text: str, is_allowed: bool) -> None:
+    problem = Release(RELEASES[-1]).problem(text)
+    assert problem == (None if is_allowed else f"must be one of: {', '.join(RELEASES)}")
 
 
 def test_a_version_number_means_the_newest_format_of_its_release() -> None:
     assert release_of("2.7.2") == "2.7-IV2"
+    assert release_of("2.8") == "2.8-IV1"
     assert release_of("0.10.1") == "0.10.1-IV2"
     assert release_of("9.9") is None
     # as Kafka 2.7.2's ApiVersion reads a full version with further text

@@ -180,3 +180,18 @@ def test_changed_names_are_the_keys_with_different_values() -> None:
     before = layers({"num.io.threads": "4", "log.roll.ms": "7"}, {})
     after = layers({"num.io.threads": "5"}, {"log.roll.ms": "7", "log.retention.ms": "1"})
     assert before.changed_names(after) == after.changed_names(before) == {"num.io.threads", "log.retention.ms"}
+
+
+@pytest.mark.parametrize(
+    ("zookeeper", "protocol", "expected"),
+    [
+        ("", "2.7", True),
+        ("h:1", "2.7", False),
+        ("h:1", "2.8-IV0", False),
+        ("h:1", "2.8", True),
+        ("h:1", "2.8-IV1", True),
+    ],
+)
+def test_a_cluster_has_ids_of_topics_from_2_8_on(zookeeper: str, protocol: str, expected: bool) -> None:
+    keys = {"zookeeper.connect": zookeeper, "inter.broker.protocol.version": protocol}
+    assert BrokerConfig.from_properties(keys).has_topic_ids is expected

@@ -13,12 +13,12 @@ from kafkapy.metadata.store import Check, Operation, Outcome, StoreError
 from kafkapy.network.peer import Handle, LocalChannel
 from kafkapy.protocol.message import Message
 from kafkapy.protocol.messages.leader_and_isr import (
-    LeaderAndIsrPartitionError,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
 )
 from kafkapy.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkapy.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from kafkapy.server.handlers.leader_and_isr import Results, states_of
 from kafkapy.server.lifecycle.node import MetadataNode
 from kafkapy.turns import finish
 
@@ -82,16 +82,12 @@ class FakeBroker:
                 finish(self.node.cache.apply(request))
                 return UpdateMetadataResponse()
             case LeaderAndIsrRequest():
-                return LeaderAndIsrResponse(
-                    partition_errors=[
-                        LeaderAndIsrPartitionError(
-                            topic.topic_name, state.partition_index,
-                            56 if (topic.topic_name, state.partition_index) in self.lost else 0,
-                        )
-                        for topic in request.topic_states
-                        for state in topic.partition_states
-                    ]
-                )  # fmt: skip
+                response = LeaderAndIsrResponse()
+                results = Results(response, version)
+                for topic, topic_id, state in states_of(request):
+                    code = 56 if (topic, state.partition_index) in self.lost else 0
+                    results.add(topic, topic_id, state.partition_index, code)
+                return response
             case StopReplicaRequest():
                 return StopReplicaResponse(error_code=self.stop_error)
             case _:

@@ -5,6 +5,8 @@ import asyncio
 from kafkapy.controller.topics import MorePartitions, NewTopic
 from kafkapy.metadata.znodes import ReplicaAssignment, TopicZNode
 from kafkapy.protocol.message import ZERO_UUID
+from kafkapy.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from kafkapy.protocol.messages.update_metadata import UpdateMetadataRequest
 from tests.controller.harness import Cluster, cluster
 from tests.controller.scenario import AS_RECORDED
 
@@ -56,5 +58,23 @@ def test_topics_of_an_older_release_get_ids_and_keep_them() -> None:
             await started.settle()
             assert node.cache.image.topic_id("made") == (await _znode(started, "made")).topic_id != ZERO_UUID
             assert node.cache.image.topic_id("t") == given
+
+    asyncio.run(main())
+
+
+def test_a_cluster_at_2_8_sends_ids_in_the_versions_of_apache_kafka() -> None:
+    settings = {**AS_RECORDED, "inter.broker.protocol.version": "2.8"}
+
+    async def main() -> None:
+        async with cluster(1, 2, **settings) as started:
+            await started.controller.node.topic_admin.create_topics([NewTopic("t", 1, 2)], 1000)
+            await started.settle()
+            topic_id = (await _znode(started)).topic_id
+            assert topic_id != ZERO_UUID
+            sent = [(version, request) for _, version, request in started.requests]
+            assert {version for version, request in sent if isinstance(request, UpdateMetadataRequest)} == {7}
+            orders = [(version, request) for version, request in sent if isinstance(request, LeaderAndIsrRequest)]
+            assert {version for version, _ in orders} == {5}
+            assert {topic.topic_id for _, request in orders for topic in request.topic_states} == {topic_id}
 
     asyncio.run(main())

@@ -1,4 +1,5 @@
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -9,8 +10,9 @@ from kafkapy.metadata.exchange.metadata_tree import MetadataError, MetadataTree
 from kafkapy.metadata.znodes import LeaderIsr
 from kafkapy.platform.files import Files
 from kafkapy.storage.data_directory import DataDirectory, MetaProperties
+from kafkapy.storage.log.partition_metadata import encode_partition_metadata
 from kafkapy.storage.log.producer_state import ProducerEntry, encode_snapshot
-from kafkapy.types import TopicPartition
+from kafkapy.types import NO_TOPIC_ID, TopicPartition
 
 IDENTITY = MetaProperties(4, "o2tiW_b9QVyBj9RJPsfm6Q")
 CONFIG = BrokerConfig.from_properties({"transaction.state.log.num.partitions": "1"})
@@ -36,8 +38,12 @@ def test_topics_are_rebuilt_from_their_folders(tmp_path: Path) -> None:
     (one / f"gone-0.{'0' * 32}-delete").mkdir()
     (one / "t-0" / f"{9:020}.snapshot").write_bytes(encode_snapshot([ProducerEntry(3000), ProducerEntry(2)]))
     (two / "t-2" / f"{9:020}.snapshot").write_bytes(b"damaged")
+    topic_id = UUID(int=5)
+    (two / "t-2" / "partition.metadata").write_bytes(encode_partition_metadata(topic_id))
     tree, said = _rebuilt(one, two)
     tree.check()
+    assert tree.topics()["t"].topic_id == topic_id
+    assert tree.topics()["__consumer_offsets"].topic_id == NO_TOPIC_ID
     assert tree.cluster_id == IDENTITY.cluster_id
     assert tree.replicas() == {
         TopicPartition(topic, index): (4,)

@@ -1,7 +1,9 @@
+from uuid import UUID
+
 import pytest
 
 from kafkapy.metadata.exchange.metadata_tree import MetadataError, MetadataTree, is_carried
-from kafkapy.metadata.znodes import ConfigZNode
+from kafkapy.metadata.znodes import ConfigZNode, ReplicaAssignment, TopicZNode
 from kafkapy.types import TopicPartition
 from tests.metadata.metadata_samples import CLUSTER_ID, NODES, tree
 
@@ -111,3 +113,14 @@ def test_own_keys_return_to_the_existing_nodes() -> None:
     assert back.configs("topics") == {"flights": {"kafkapy.flush": "ack", "cleanup.policy": "compact"}}
     assert back.for_kafka().configs("topics") == {"flights": {"cleanup.policy": "compact"}}
     assert tree().with_own_keys_of(tree()) == tree()
+
+
+def test_ids_that_folders_keep_are_taken_for_topics_that_have_none() -> None:
+    given, kept, assigned = UUID(int=1), UUID(int=2), {0: ReplicaAssignment((1,))}
+    nodes = {
+        TopicZNode.path("old"): TopicZNode(assigned).encode(),
+        TopicZNode.path("new"): TopicZNode(assigned, kept).encode(),
+        TopicZNode.path("other"): TopicZNode(assigned).encode(),
+    }
+    topics = MetadataTree(nodes).with_topic_ids({"old": given, "new": given, "gone": given}).topics()
+    assert {name: topic.topic_id.int for name, topic in topics.items()} == {"old": 1, "new": 2, "other": 0}

@@ -10,12 +10,10 @@ from kafkapy.metadata.znodes import (
     TopicPartitionsZNode,
     TopicPartitionZNode,
     TopicZNode,
-    base64_id,
     decode_json,
-    id_of,
     new_topic_id,
 )
-from kafkapy.types import TopicPartition
+from kafkapy.types import TopicPartition, base64_id, id_of
 
 # As running brokers have written them: 2.7.2, and 3.9.1 with what it adds.
 MOVING = b'{"version":2,"partitions":{"0":[2,3,1]},"adding_replicas":{"0":[3]},"removing_replicas":{"0":[1]}}'

@@ -39,11 +39,17 @@ class Node:
     """A replica manager with logs in ``path``; ``known`` is what the cluster's metadata has."""
 
     def __init__(
-        self, path: Path, config: LogConfig | None = None, *, broker_id: int = ME, clock: ManualClock | None = None
+        self,
+        path: Path,
+        config: LogConfig | None = None,
+        *,
+        broker_id: int = ME,
+        clock: ManualClock | None = None,
+        log_dirs: list[str] | None = None,
     ) -> None:
         self.clock = clock or ManualClock()
         self.config = config or LogConfig()
-        self.logs = LogManager([str(path)], self.config, self.clock)
+        self.logs = LogManager(log_dirs or [str(path)], self.config, self.clock)
         load_logs(self.logs)
         self.known: set[tuple[str, int]] = set()
         self.dead: set[int] = set()

@@ -1,7 +1,8 @@
 """Checks whether a tree and a broker's data directories belong together, and whether all partitions would be served."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
+from uuid import UUID
 
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.errors import InvalidConfigError
@@ -10,7 +11,7 @@ from kafkapy.metadata.exchange.metadata_tree import MetadataError, MetadataTree
 from kafkapy.metadata.znodes import PartitionStateZNode, ReplicaAssignment, TopicZNode
 from kafkapy.platform.errors import LogDirectoryError
 from kafkapy.storage.data_directory import DataDirectory, MetaProperties
-from kafkapy.types import TopicPartition
+from kafkapy.types import NO_TOPIC_ID, TopicPartition
 
 _NAMED = 5
 
@@ -20,6 +21,8 @@ class Directories(NamedTuple):
 
     identity: MetaProperties | None
     partitions: frozenset[TopicPartition]
+    topic_ids: Mapping[str, UUID] = {}
+    """The ids of topics that the partitions' folders keep, each from the partition with the lowest number."""
 
     @classmethod
     def read(cls, directories: Sequence[DataDirectory]) -> "Directories":
@@ -28,10 +31,20 @@ class Directories(NamedTuple):
         if len(found) > 1:
             raise MetadataError(f"the data directories belong to different brokers: {sorted(map(str, found))}")
         try:
-            partitions = [partition for each in directories for partition in each.list_partitions().partitions]
+            homes = {partition: each for each in directories for partition in each.list_partitions().partitions}
         except LogDirectoryError as error:
             raise MetadataError(str(error)) from error
-        return cls(found.pop() if found else None, frozenset(partitions))
+        return cls(found.pop() if found else None, frozenset(homes), topic_ids_of(homes))
+
+
+def topic_ids_of(homes: Mapping[TopicPartition, DataDirectory]) -> dict[str, UUID]:
+    """Return the id of each topic that a folder keeps, by the partitions' directories; raises ``OSError``."""
+    ids: dict[str, UUID] = {}
+    for partition, directory in sorted(homes.items(), reverse=True):
+        topic_id = directory.topic_id(partition)
+        if topic_id != NO_TOPIC_ID:
+            ids[partition.topic] = topic_id
+    return ids
 
 
 def check_identity(tree: MetadataTree, directories: Directories, where: str) -> None:

@@ -1,10 +1,10 @@
 """Rebuild a cluster's metadata from a broker's data directories, when every copy of the metadata is lost.
 
-The folders name the topics and partitions, ``meta.properties`` the cluster and the broker, and the leader epoch
-checkpoints the last leader epochs. Used producer ids are in the producer snapshots, except recent ones: the next block
-begins far above. The configurations of topics, brokers, clients and users, and ACLs, are in no file of a partition, and
-are lost. So that no record is deleted by a default, topics keep everything (``KEEP_ALL``) until an operator configures
-them; the internal topics get Apache Kafka's own configuration.
+The folders name the topics and partitions, and keep the topics' ids; ``meta.properties`` names the cluster and the
+broker, and the leader epoch checkpoints have the last leader epochs. Used producer ids are in the producer snapshots,
+except recent ones: the next block begins far above. The configurations of topics, brokers, clients and users, and ACLs,
+are in no file of a partition, and are lost. So that no record is deleted by a default, topics keep everything
+(``KEEP_ALL``) until an operator configures them; the internal topics get Apache Kafka's own configuration.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Final
 
 from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.metadata.exchange.metadata_checks import topic_ids_of
 from kafkapy.metadata.exchange.metadata_tree import MetadataError, MetadataTree
 from kafkapy.metadata.topic_rules import INTERNAL_TOPICS, internal_topic_shape
 from kafkapy.metadata.znodes import (
@@ -57,11 +58,8 @@ def rebuilt(
     """
     if identity is None or identity.broker_id is None or identity.cluster_id is None:
         raise MetadataError(f"no meta.properties in {', '.join(each.path for each in directories)} says whose they are")
-    folders = {
-        partition: each.partition_path(partition)
-        for each in directories
-        for partition in each.list_partitions().partitions
-    }
+    homes = {partition: each for each in directories for partition in each.list_partitions().partitions}
+    folders = {partition: each.partition_path(partition) for partition, each in homes.items()}
     nodes: dict[str, bytes | None] = {
         ClusterIdZNode.PATH: ClusterIdZNode.encode(identity.cluster_id),
         ControllerEpochZNode.PATH: ControllerEpochZNode.encode(_CONTROLLER_EPOCH),
@@ -95,7 +93,7 @@ def rebuilt(
         "configurations of topics, brokers, clients and users, and ACLs, could not be recovered: topics keep every "
         "record until you set their retention.ms, retention.bytes and cleanup.policy"
     )
-    return MetadataTree(nodes), said
+    return MetadataTree(nodes).with_topic_ids(topic_ids_of(homes)), said
 
 
 def _add_topic(

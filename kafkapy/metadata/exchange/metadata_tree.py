@@ -9,6 +9,7 @@ elected controller, and notes about changes, since every broker reads all config
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
+from uuid import UUID
 
 from kafkapy.config.own_keys import is_own
 from kafkapy.metadata.errors import InvalidTopicError
@@ -25,7 +26,7 @@ from kafkapy.metadata.znodes import (
     TopicsZNode,
     TopicZNode,
 )
-from kafkapy.types import TopicPartition
+from kafkapy.types import NO_TOPIC_ID, TopicPartition
 
 ROOTS: Final = (
     "/admin",
@@ -115,6 +116,17 @@ class MetadataTree:
                 kept = {key: value for key, value in config.items() if not is_own(key)}
                 if kept != config:
                     nodes[f"{ConfigZNode.kind_path(kind)}/{name}"] = ConfigZNode.encode(kept)
+        return replace(self, nodes=nodes)
+
+    def with_topic_ids(self, topic_ids: Mapping[str, UUID]) -> "MetadataTree":
+        """The same with these ids of topics that have none, since with other ids their folders would not be served.
+
+        A release of Apache Kafka below 2.8 drops the id of a topic that it changes.
+        """
+        nodes = dict(self.nodes)
+        for name, topic in self.topics().items():
+            if topic.topic_id == NO_TOPIC_ID and name in topic_ids:
+                nodes[TopicZNode.path(name)] = topic._replace(topic_id=topic_ids[name]).encode()
         return replace(self, nodes=nodes)
 
     def own_keys(self) -> list[str]:

@@ -41,7 +41,6 @@ from kafkapy.protocol.messages.describe_user_scram_credentials import (
 )
 from kafkapy.protocol.messages.elect_leaders import ElectLeadersRequest
 from kafkapy.protocol.messages.leader_and_isr import (
-    LeaderAndIsrPartitionError,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
 )
@@ -58,6 +57,7 @@ from kafkapy.protocol.messages.update_metadata import UpdateMetadataResponse
 from kafkapy.server.access.rules import NO_CLUSTER, name, partition_indexes, rows_as_listed, rows_of
 from kafkapy.server.dispatch.context import RequestContext
 from kafkapy.server.handlers import elect_leaders
+from kafkapy.server.handlers.leader_and_isr import Results, states_of
 from kafkapy.turns import Steps
 
 
@@ -73,20 +73,13 @@ update_metadata = with_code(UpdateMetadataResponse)
 list_config_resources = with_code(ListClientMetricsResourcesResponse)
 
 
-def leader_and_isr(_context: RequestContext, request: LeaderAndIsrRequest) -> Steps[Message]:
+def leader_and_isr(context: RequestContext, request: LeaderAndIsrRequest) -> Steps[Message]:
     """Each partition has the error too."""
-    response = LeaderAndIsrResponse(error_code=NO_CLUSTER, partition_errors=[])
-    for state in request.ungrouped_partition_states:
-        response.partition_errors.append(
-            LeaderAndIsrPartitionError(state.topic_name, state.partition_index, NO_CLUSTER)
-        )
+    response = LeaderAndIsrResponse(error_code=NO_CLUSTER)
+    results = Results(response, context.header.api_version)
+    for topic, topic_id, state in states_of(request):
+        results.add(topic, topic_id, state.partition_index, NO_CLUSTER)
         yield
-    for topic in request.topic_states:
-        for state in topic.partition_states:
-            response.partition_errors.append(
-                LeaderAndIsrPartitionError(topic.topic_name, state.partition_index, NO_CLUSTER)
-            )
-            yield
     return response
 
 

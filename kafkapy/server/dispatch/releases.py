@@ -115,7 +115,7 @@ def cut(apis: ApiTable, release: str, *, for_brokers: bool) -> ApiTable:
     """Return the APIs that a release serves too, in the versions of both.
 
     A listener ``for_brokers`` keeps what only brokers send, and the oldest versions of all: another broker sends the
-    versions of the inter-broker protocol, which is at most 2.7 and so below the newest of every release.
+    versions of the inter-broker protocol, which is at most 2.8. That of 2.7 is below the newest of every release.
     """
     index = API_RELEASES.index(release)
     found = []

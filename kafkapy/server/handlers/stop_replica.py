@@ -1,4 +1,4 @@
-"""StopReplica v0-3, from the controller: in the process, or over the listener of a broker that serves others.
+"""StopReplica v0-4, from the controller: in the process, or over the listener of a broker that serves others.
 
 Done: fencing by controller and broker epoch; leader epochs (v3): an older one is refused, an equal one accepted (2.7.2
 refuses it too, later releases do not); a replica that is not here is no error.

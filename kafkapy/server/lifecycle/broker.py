@@ -529,6 +529,7 @@ class BrokerServer:
             # A request may be smaller than its batch, which is decompressed if the topic requires it.
             largest_batch=max(config.integer("socket.request.max.bytes"), MAX_DECOMPRESSED_SIZE),
             producer_evicted=metrics.producer_evicted,
+            keeps_topic_ids=config.has_topic_ids,
         )
         logs = LogManager(config.log_dirs, LogConfig.resolve(config), self.clock, storage=storage)
         self._cleanup.callback(logs.directories.unlock)

@@ -16,6 +16,7 @@ from kafkapy.storage.inspection.index_checks import OffsetIndexCheck, TimeIndexC
 from kafkapy.storage.inspection.log_scan import LogScan, ScannedBatch
 from kafkapy.storage.inspection.producer_checks import SnapshotChecks, TransactionIndexCheck, Transactions
 from kafkapy.storage.log.leader_epochs import LEADER_EPOCHS_NAME
+from kafkapy.storage.log.partition_metadata import PARTITION_METADATA_NAME
 from kafkapy.storage.log.producer_state import SUFFIX as SNAPSHOT_SUFFIX
 from kafkapy.storage.log.segment import (
     BASE_DIGITS,
@@ -129,7 +130,7 @@ class PartitionCheck:
                 self._segments.setdefault(int(base), set()).add(suffix)
             elif base.isdecimal() and suffix == SNAPSHOT_SUFFIX:
                 self._snapshots.append((int(base), path))
-            elif name not in (LEADER_EPOCHS_NAME, "partition.metadata"):
+            elif name not in (LEADER_EPOCHS_NAME, PARTITION_METADATA_NAME):
                 self._findings.add(NOTE, path, "no file of a log; brokers leave it alone")
         self._name_orphans(
             {name[:BASE_DIGITS] for name, _ in listing if LOG_SUFFIX in name and name.endswith(DELETED_SUFFIX)}

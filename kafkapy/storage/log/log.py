@@ -28,11 +28,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final, NamedTuple, Protocol
+from uuid import UUID
 
 from kafkapy.clock import Clock
 from kafkapy.config.log_config import LogConfig
 from kafkapy.errors import BrokerError
-from kafkapy.platform.disk_errors import as_storage_error, storage_error
+from kafkapy.platform.disk_errors import as_storage_error, is_passing, storage_error
 from kafkapy.platform.errors import KafkaStorageError
 from kafkapy.platform.files import Files, FileSlice, files_removal
 from kafkapy.platform.flusher import Flusher, InlineFlusher, sync_all
@@ -62,6 +63,7 @@ from kafkapy.records.validate import (
     validate_produced,
 )
 from kafkapy.storage.errors import (
+    InconsistentTopicIdError,
     OffsetOutOfRangeError,
     OutOfOrderSequenceError,
     UnrecalledBatchError,
@@ -70,6 +72,7 @@ from kafkapy.storage.errors import (
 from kafkapy.storage.log.durability import Durability
 from kafkapy.storage.log.index import IndexCache
 from kafkapy.storage.log.leader_epochs import LEADER_EPOCHS_NAME, LeaderEpochs
+from kafkapy.storage.log.partition_metadata import PARTITION_METADATA_NAME, encode_partition_metadata, read_topic_id
 from kafkapy.storage.log.producer_state import MAX_PRODUCERS, ProducedBatch, ProducerState, ignore_eviction
 from kafkapy.storage.log.recall import recall
 from kafkapy.storage.log.replicated import check_replicated
@@ -84,7 +87,7 @@ from kafkapy.storage.log.segment import (
 )
 from kafkapy.storage.log.time_search import find_timestamp
 from kafkapy.turns import Steps
-from kafkapy.types import NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition, maker
+from kafkapy.types import NO_PRODUCER_ID, NO_TIMESTAMP, NO_TOPIC_ID, TopicPartition, base64_id, maker
 
 logger = logging.getLogger(__name__)
 
@@ -181,6 +184,8 @@ class Storage:
     """Whether a start on a full disk keeps index entries, snapshots and epochs in memory (``disk_errors``)."""
     verifies_transactions: bool = False
     """Whether a client's batch begins a transaction only after its coordinator has confirmed it (KIP-890)."""
+    keeps_topic_ids: bool = True
+    """Whether the cluster has ids of topics; if not, opening a log removes its ``partition.metadata``."""
     owner: LogOwner = field(default_factory=NoOwner)
 
     def set_owner(self, owner: LogOwner) -> None:
@@ -206,6 +211,7 @@ class Log:
         "segments",
         "producer_state",
         "leader_epochs",
+        "topic_id",
         "log_start_offset",
         "log_end_offset",
         "high_watermark",
@@ -232,6 +238,8 @@ class Log:
         self.leader_epochs = LeaderEpochs(
             storage.files, f"{directory}/{LEADER_EPOCHS_NAME}", lambda: self.log_end_offset
         )
+        self.topic_id = NO_TOPIC_ID
+        """The id of the topic that the directory belongs to, ``NO_TOPIC_ID`` if it is not known (KIP-516)."""
         self.log_start_offset = 0
         self.log_end_offset = 0
         self.high_watermark = 0
@@ -267,6 +275,46 @@ class Log:
         self.storage.files.make_directory(self.directory)
         self.begin_segment(0)
         self.producer_state.clear(0)
+
+    def load_topic_id(self) -> None:
+        """Read the topic's id from ``partition.metadata``, or remove the file in a cluster without ids.
+
+        There a topic may be created again, or lose its id in the tree, without notice; Apache Kafka, too, removes the
+        file with an inter-broker protocol below 2.8. Raises ``OSError``.
+        """
+        if self.storage.keeps_topic_ids:
+            self.topic_id = read_topic_id(self.storage.files, self.directory)
+        else:
+            self.storage.files.remove(self._topic_id_path)
+
+    def assign_topic_id(self, topic_id: UUID) -> None:
+        """Keep the id of the log's topic, and write it to ``partition.metadata``; ``NO_TOPIC_ID`` changes nothing.
+
+        The next flush of the log brings the file to the disk, and writes it if the disk is full now. Raises
+        ``InconsistentTopicIdError`` if the directory belongs to another topic, ``KafkaStorageError``.
+        """
+        if topic_id in (NO_TOPIC_ID, self.topic_id):
+            return
+        if self.topic_id != NO_TOPIC_ID:
+            raise InconsistentTopicIdError(
+                f"{self.directory} belongs to an earlier topic of this name: its {PARTITION_METADATA_NAME} has the id "
+                f"{base64_id(self.topic_id.bytes)}, the topic has {base64_id(topic_id.bytes)}"
+            )
+        self.topic_id = topic_id
+        with as_storage_error(self, "given its topic's id"):
+            try:
+                self._write_topic_id()
+            except OSError as error:
+                if not is_passing(error):
+                    raise
+                logger.warning("%s can't be written now: %s", self._topic_id_path, error)
+
+    @property
+    def _topic_id_path(self) -> str:
+        return f"{self.directory}/{PARTITION_METADATA_NAME}"
+
+    def _write_topic_id(self) -> None:
+        self.storage.files.replace(self._topic_id_path, encode_partition_metadata(self.topic_id), sync=False)
 
     @property
     def size_bytes(self) -> int:
@@ -931,6 +979,10 @@ class Log:
         self.leader_epochs.write_again()
         if self.leader_epochs.wait_for_flush:
             paths.append(self.leader_epochs.path)
+        if self.topic_id != NO_TOPIC_ID:
+            if not self.storage.files.exists(self._topic_id_path):
+                self._write_topic_id()
+            paths.append(self._topic_id_path)
         return [*paths, self.directory]
 
     def close(self) -> None:

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from kafkapy.platform.files import TEMPORARY_SUFFIX, Files
 from kafkapy.storage.log.leader_epochs import LEADER_EPOCHS_NAME
+from kafkapy.storage.log.partition_metadata import PARTITION_METADATA_NAME
 from kafkapy.storage.log.producer_state import EMPTY_SIZE
 from kafkapy.storage.log.producer_state import SUFFIX as SNAPSHOT_SUFFIX
 from kafkapy.storage.log.segment import (
@@ -100,7 +101,8 @@ def _names_and_sizes(files: Files, directory: str) -> list[tuple[str, int]]:
 
 def _is_file_name(name: str) -> bool:
     """Whether a log has a file of this name, or may create one."""
-    return (name[:BASE_DIGITS].isdecimal() or name.startswith(LEADER_EPOCHS_NAME)) and FOLDER_SUFFIX not in name
+    others = (LEADER_EPOCHS_NAME, PARTITION_METADATA_NAME)
+    return (name[:BASE_DIGITS].isdecimal() or name.startswith(others)) and FOLDER_SUFFIX not in name
 
 
 def _put_folder_aside(files: Files, path: str) -> None:

@@ -12,8 +12,8 @@ A start after an unclean stop reads in this order:
    watermarks, log starts), then the names of the folders (``log_manager_start.survey``). No log is changed before all
    directories have been read. Worker processes may then do step 4 for some logs (``parallel_recovery``).
 4. For each log (``load``): complete or remove the ``.swap`` and ``.cleaned`` files of a compaction, remove ``.deleted``
-   and temporary files and indexes without a segment (``list_partition``); open the segments with their indexes; load
-   the leader epochs; read the segments from the recovery point on; load or rebuild the producers.
+   and temporary files and indexes without a segment (``list_partition``); read the topic's id; open the segments with
+   their indexes; load the leader epochs; read the segments from the recovery point on; load or rebuild the producers.
 5. Lower the checkpoints that are above the recovered end (``lowered_checkpoints.lower_all_checkpoints``).
 
 A recovery may cut or remove, with a warning where records are lost:
@@ -149,6 +149,7 @@ def load(log: Log, checkpointed: Checkpointed) -> None:
     Raises ``KafkaStorageError`` when the directory has files that must not be changed, ``OSError`` as the disk does.
     """
     listing = list_partition(log.storage.files, log.directory, keep_deleted=checkpointed.recovered)
+    log.load_topic_id()
     log.producer_state.snapshot_offsets += listing.snapshots
     doubtful = _load_segments(log, listing)
     _log_cut_segments(log, doubtful, checkpointed)

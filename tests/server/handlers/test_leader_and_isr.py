@@ -3,6 +3,7 @@
 import logging
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -158,5 +159,23 @@ def test_the_receiver_reads_the_configuration_of_a_topic_before_it_makes_a_log(g
             response = await in_turns(handle(context, request(grouped=grouped)))
             assert [one.error_code for one in response.partition_errors] == [0]
             assert services.replica_manager.partitions[TopicPartition("new", 0)].log.config.retention_ms == 4711
+
+    run(scenario())
+
+
+def test_the_answer_has_the_ids_of_topics(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            await Client.connect(broker)
+            await broker.services.config_admin.load_topics(["new"])
+            for topic_id, leader_epoch, code in ((UUID(int=1), 0, 0), (UUID(int=2), 1, 103), (UUID(int=1), 1, 0)):
+                sent = request(leader_epoch=leader_epoch)
+                sent.topic_states[0].topic_id = topic_id
+                sent.topic_states[0].partition_states.append(LeaderAndIsrPartitionState("new", 1, replicas=[ME + 1]))
+                response = call(broker, sent, 5)
+                assert (response.error_code, response.partition_errors) == (0, [])
+                assert [each.topic_id for each in response.topics] == [topic_id]
+                errors = [(each.partition_index, each.error_code) for each in response.topics[0].partition_errors]
+                assert errors == [(0, code), (1, 3)]
 
     run(scenario())
