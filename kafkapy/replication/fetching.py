@@ -23,7 +23,7 @@ from kafkapy.platform.files import FileSlice
 from kafkapy.protocol.messages.fetch import FetchRequest
 from kafkapy.replication.partition import Partition
 from kafkapy.replication.replica_manager import ReplicaManager
-from kafkapy.storage.errors import InconsistentTopicIdError, OffsetOutOfRangeError
+from kafkapy.storage.errors import OffsetOutOfRangeError
 from kafkapy.storage.log.converted import ConvertedSlice
 from kafkapy.storage.log.log import LogPosition
 from kafkapy.turns import MaybeSteps, Steps, at_once_or_in_turns
