@@ -15,7 +15,7 @@ from harness.cluster import SESSION_MS, WAIT_S, Cluster, eventually
 from harness.kafkapy_process import KafkapyProcess
 from harness.real_kafka import RealKafka, ZooKeeper
 from kafkapy.metadata.znodes import DeleteTopicZNode, TopicZNode
-from kafkapy.storage.log.partition_metadata import decode_partition_metadata, encode_partition_metadata
+from kafkapy.storage.partition_metadata import decode_partition_metadata, encode_partition_metadata
 from kafkapy.types import NO_TOPIC_ID
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(240)]

@@ -26,7 +26,7 @@ from kafkapy.storage.errors import (
     MalformedCheckpointError,
     UnknownIdentityVersionError,
 )
-from kafkapy.storage.log.partition_metadata import read_topic_id
+from kafkapy.storage.partition_metadata import read_topic_id
 from kafkapy.types import TopicPartition
 
 logger: Final = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ from kafkapy.metadata.exchange.metadata_tree import MetadataError, MetadataTree
 from kafkapy.metadata.znodes import LeaderIsr
 from kafkapy.platform.files import Files
 from kafkapy.storage.data_directory import DataDirectory, MetaProperties
-from kafkapy.storage.log.partition_metadata import encode_partition_metadata
 from kafkapy.storage.log.producer_state import ProducerEntry, encode_snapshot
+from kafkapy.storage.partition_metadata import encode_partition_metadata
 from kafkapy.types import NO_TOPIC_ID, TopicPartition
 
 IDENTITY = MetaProperties(4, "o2tiW_b9QVyBj9RJPsfm6Q")

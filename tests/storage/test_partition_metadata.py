@@ -13,7 +13,7 @@ from kafkapy.platform.files import Files
 from kafkapy.storage.checkpoints import Checkpointed
 from kafkapy.storage.errors import InconsistentTopicIdError
 from kafkapy.storage.log.log import Log, Storage
-from kafkapy.storage.log.partition_metadata import (
+from kafkapy.storage.partition_metadata import (
     PARTITION_METADATA_NAME,
     decode_partition_metadata,
     encode_partition_metadata,

@@ -19,7 +19,7 @@ import pytest
 from kafkapy.testing import AsyncBroker, Broker, BrokerStartError, Cluster
 
 FIRST_PRODUCE_MS = 30
-RESIDENT_BYTES = 22_500_000
+RESIDENT_BYTES = 24_000_000
 
 
 _FIRST_PRODUCE = """

@@ -16,7 +16,6 @@ from kafkapy.storage.inspection.index_checks import OffsetIndexCheck, TimeIndexC
 from kafkapy.storage.inspection.log_scan import LogScan, ScannedBatch
 from kafkapy.storage.inspection.producer_checks import SnapshotChecks, TransactionIndexCheck, Transactions
 from kafkapy.storage.log.leader_epochs import LEADER_EPOCHS_NAME
-from kafkapy.storage.log.partition_metadata import PARTITION_METADATA_NAME
 from kafkapy.storage.log.producer_state import SUFFIX as SNAPSHOT_SUFFIX
 from kafkapy.storage.log.segment import (
     BASE_DIGITS,
@@ -26,6 +25,7 @@ from kafkapy.storage.log.segment import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
+from kafkapy.storage.partition_metadata import PARTITION_METADATA_NAME
 from kafkapy.storage.recovery.replace import SWAP_SUFFIX
 
 LEFTOVERS: Final = {

@@ -72,7 +72,6 @@ from kafkapy.storage.errors import (
 from kafkapy.storage.log.durability import Durability
 from kafkapy.storage.log.index import IndexCache
 from kafkapy.storage.log.leader_epochs import LEADER_EPOCHS_NAME, LeaderEpochs
-from kafkapy.storage.log.partition_metadata import PARTITION_METADATA_NAME, encode_partition_metadata, read_topic_id
 from kafkapy.storage.log.producer_state import MAX_PRODUCERS, ProducedBatch, ProducerState, ignore_eviction
 from kafkapy.storage.log.recall import recall
 from kafkapy.storage.log.replicated import check_replicated
@@ -86,6 +85,7 @@ from kafkapy.storage.log.segment import (
     TimestampOffset,
 )
 from kafkapy.storage.log.time_search import find_timestamp
+from kafkapy.storage.partition_metadata import PARTITION_METADATA_NAME, encode_partition_metadata, read_topic_id
 from kafkapy.turns import Steps
 from kafkapy.types import NO_PRODUCER_ID, NO_TIMESTAMP, NO_TOPIC_ID, TopicPartition, base64_id, maker
 

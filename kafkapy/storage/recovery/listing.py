@@ -5,7 +5,6 @@ from typing import Final, NamedTuple
 
 from kafkapy.platform.files import TEMPORARY_SUFFIX, Files
 from kafkapy.storage.log.leader_epochs import LEADER_EPOCHS_NAME
-from kafkapy.storage.log.partition_metadata import PARTITION_METADATA_NAME
 from kafkapy.storage.log.producer_state import EMPTY_SIZE
 from kafkapy.storage.log.producer_state import SUFFIX as SNAPSHOT_SUFFIX
 from kafkapy.storage.log.segment import (
@@ -16,6 +15,7 @@ from kafkapy.storage.log.segment import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
+from kafkapy.storage.partition_metadata import PARTITION_METADATA_NAME
 from kafkapy.storage.recovery.replace import CLEANED_SUFFIX, SWAP_SUFFIX, finish_interrupted
 
 logger: Final = logging.getLogger(__name__)
