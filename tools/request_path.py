@@ -60,7 +60,7 @@ RETRIABLE = frozenset(
         ErrorCode.CONCURRENT_TRANSACTIONS,
     )
 )
-LIMITS = {"produce": 23, "fetch": 23, "offset_commit": 36, "end_txn": 42, "create_topics": 74}
+LIMITS = {"produce": 23, "fetch": 23, "offset_commit": 36, "end_txn": 42, "create_topics": 75}
 """The most files that a request may enter."""
 ARRIVAL = "Connection.buffer_updated"
 """The function that is called when bytes have arrived: a request of this program arrives in one piece."""

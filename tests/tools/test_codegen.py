@@ -161,7 +161,7 @@ def test_imported_messages_are_generated(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(selection, "PACKAGE", tmp_path)
     generated = selection.generated_modules(MESSAGES)
     assert {"vote", "stored.share_group", "envelope"} <= generated.keys()
-    assert "consumer_protocol" not in generated
+    assert "share_fetch" not in generated
 
 
 # texts of fields
