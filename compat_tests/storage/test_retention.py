@@ -20,6 +20,7 @@ from harness.process import ChildProcess
 from harness.real_kafka import RealKafka
 from kafkapy.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkapy.records.record import Record, encode_batch
+from kafkapy.storage.partition_metadata import PARTITION_METADATA_NAME
 
 pytestmark = [pytest.mark.java, pytest.mark.together]
 
@@ -92,10 +93,11 @@ def _fill(wire: Wire, case: Case) -> str:
 
 
 def _names(data: Path, topic: str) -> set[str]:
-    """The files of a partition, without the indexes of an empty segment: Apache Kafka makes them at first use."""
+    """The files of a partition, without the indexes of an empty segment, which Apache Kafka makes at first use, and
+    without the id of the topic, which 2.7.2 does not have."""
     directory = data / f"{topic}-0"
     empty = {path.stem for path in directory.glob("*.log") if path.stat().st_size == 0}
-    return {name for name in os.listdir(directory) if not _is_empty_index(name, empty)}
+    return {name for name in os.listdir(directory) if not _is_empty_index(name, empty)} - {PARTITION_METADATA_NAME}
 
 
 def _is_empty_index(name: str, empty: set[str]) -> bool:

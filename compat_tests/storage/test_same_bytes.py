@@ -14,6 +14,7 @@ from kafkapy.config.log_config import LogConfig
 from kafkapy.records.batch import iterate_headers
 from kafkapy.storage.log_manager import LogManager
 from kafkapy.storage.log_manager_start import load_logs
+from kafkapy.storage.partition_metadata import PARTITION_METADATA_NAME
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
 
@@ -70,7 +71,8 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def contents_of(directory: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in directory.iterdir()}
+    """The files of a partition without the id of its topic, which Apache Kafka 2.7.2 does not have."""
+    return {path.name: path.read_bytes() for path in directory.iterdir() if path.name != PARTITION_METADATA_NAME}
 
 
 @pytest.mark.parametrize("topic", PRODUCERS)

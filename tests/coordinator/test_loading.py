@@ -256,7 +256,9 @@ def test_a_read_that_the_system_refuses_is_an_error_of_the_disk(
     node.logs.set_directory_listener(lambda path, _: lost.append(path))
     metadata = MetadataCache()
     metadata.set_partition_count(partition.topic, CONFIG["offsets.topic.num.partitions"])
-    coordinator = GroupCoordinator(CONFIG, node.clock, node.replicas, metadata, Background(finish))
+    coordinator = GroupCoordinator(
+        CONFIG, node.clock, node.replicas, metadata, Background(finish), overrides_of=lambda _: {}
+    )
     coordinator.startup()
     good = FileSlice.read
     reads: list[FileSlice] = []

@@ -223,7 +223,7 @@ class World:
             self.broker,
             self.broker,
             self.background,
-            lambda group_id: self.group_overrides.get(group_id, {}),
+            overrides_of=lambda group_id: self.group_overrides.get(group_id, {}),
         )
         self.coordinator.startup()
         self._listener = self.broker.leadership_listeners[-1]

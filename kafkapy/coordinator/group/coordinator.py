@@ -28,11 +28,6 @@ from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 
 
-def no_overrides(_group_id: str) -> Mapping[str, str]:
-    """No group has a configuration of its own."""
-    return {}
-
-
 class GroupCoordinator:
     """Groups and their offsets, on the partitions of ``__consumer_offsets`` that this broker leads."""
 
@@ -43,7 +38,8 @@ class GroupCoordinator:
         replica_manager: LeadershipSource,
         metadata: Metadata,
         background: Background | None = None,
-        overrides_of: Callable[[str], Mapping[str, str]] = no_overrides,
+        *,
+        overrides_of: Callable[[str], Mapping[str, str]],
     ) -> None:
         """``overrides_of`` returns the configuration of a group."""
         background = background or Background()

@@ -372,7 +372,7 @@ class BrokerServer:
         self, node: MetadataNode, replicas: ReplicaManager, background: Background
     ) -> GroupCoordinator:
         overrides_of = node.config_admin.cached_group_overrides
-        return GroupCoordinator(self.config, self.clock, replicas, node.cache, background, overrides_of)
+        return GroupCoordinator(self.config, self.clock, replicas, node.cache, background, overrides_of=overrides_of)
 
     def _transactions(
         self,

@@ -212,6 +212,7 @@ class Log:
         "producer_state",
         "leader_epochs",
         "topic_id",
+        "_owes_topic_id",
         "log_start_offset",
         "log_end_offset",
         "high_watermark",
@@ -239,6 +240,8 @@ class Log:
             storage.files, f"{directory}/{LEADER_EPOCHS_NAME}", lambda: self.log_end_offset
         )
         self.topic_id = NO_TOPIC_ID
+        self._owes_topic_id = False
+        """Whether ``partition.metadata`` has to be brought to the disk by the next flush."""
         """The id of the topic that the directory belongs to, ``NO_TOPIC_ID`` if it is not known (KIP-516)."""
         self.log_start_offset = 0
         self.log_end_offset = 0
@@ -301,20 +304,24 @@ class Log:
                 f"{base64_id(self.topic_id.bytes)}, the topic has {base64_id(topic_id.bytes)}"
             )
         self.topic_id = topic_id
+        self._owes_topic_id = True
         with as_storage_error(self, "given its topic's id"):
-            try:
-                self._write_topic_id()
-            except OSError as error:
-                if not is_passing(error):
-                    raise
-                logger.warning("%s can't be written now: %s", self._topic_id_path, error)
+            self._write_topic_id()
 
     @property
     def _topic_id_path(self) -> str:
         return f"{self.directory}/{PARTITION_METADATA_NAME}"
 
-    def _write_topic_id(self) -> None:
-        self.storage.files.replace(self._topic_id_path, encode_partition_metadata(self.topic_id), sync=False)
+    def _write_topic_id(self) -> bool:
+        """Write the file, without fsync; false if the disk is full."""
+        try:
+            self.storage.files.replace(self._topic_id_path, encode_partition_metadata(self.topic_id), sync=False)
+        except OSError as error:
+            if not is_passing(error):
+                raise
+            logger.warning("%s can't be written now: %s", self._topic_id_path, error)
+            return False
+        return True
 
     @property
     def size_bytes(self) -> int:
@@ -979,10 +986,9 @@ class Log:
         self.leader_epochs.write_again()
         if self.leader_epochs.wait_for_flush:
             paths.append(self.leader_epochs.path)
-        if self.topic_id != NO_TOPIC_ID:
-            if not self.storage.files.exists(self._topic_id_path):
-                self._write_topic_id()
+        if self._owes_topic_id and (self.storage.files.exists(self._topic_id_path) or self._write_topic_id()):
             paths.append(self._topic_id_path)
+            self._owes_topic_id = False
         return [*paths, self.directory]
 
     def close(self) -> None:
