@@ -36,7 +36,7 @@ def cluster(zookeeper: ZooKeeper, request: pytest.FixtureRequest) -> Iterator[Cl
 def test_topics_are_shared_out_and_both_serve(cluster: Cluster) -> None:
     cluster.create(OURS, "t", 4)
     assert sorted(cluster.leaders(OURS, "t").values()) == [OURS, OURS, THEIRS, THEIRS]
-    assert cluster.leaders(THEIRS, "t") == cluster.leaders(OURS, "t")
+    eventually(lambda: cluster.leaders(THEIRS, "t") == cluster.leaders(OURS, "t"))
     for via in (OURS, THEIRS):
         cluster.produce(via, "t", [b"%d-%d" % (via, number) for number in range(40)], range(4))
     expected = sorted(b"%d-%d" % (via, number) for via in (OURS, THEIRS) for number in range(40))

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from compat_tests.brokers.own_broker import own_broker
-from compat_tests.brokers.targets import KAFKAPY
 from compat_tests.brokers.topics import create_topic
 from compat_tests.groups.fleet import CLASSIC, CONSUMER, PARTITIONS, Fleet, Numbers
 from compat_tests.groups.java_fleet import JavaFleet
@@ -27,16 +26,18 @@ pytestmark = [
 RELEASE = "4.4.0"
 JAVA = Path(__file__).parents[1] / "java"
 MEMBERS = range(3)
-QUICK = {"group.consumer.heartbeat.interval.ms": "200", "group.consumer.assignment.interval.ms": "0"}
-BOUND = {"group.consumer.min.heartbeat.interval.ms": "100"}
-"""A key that kafkapy does not have."""
+QUICK = {
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "200",
+    "group.consumer.assignment.interval.ms": "0",
+}
 LISTED_WITH_TYPES = 5
 
 
 @pytest.fixture(scope="module")
 def quick(broker: Broker) -> Iterator[ChildProcess]:
     """A broker whose members of the consumer protocol send many heartbeats."""
-    with own_broker(broker, QUICK if broker.name == KAFKAPY else QUICK | BOUND) as own:
+    with own_broker(broker, QUICK) as own:
         yield own
 
 

@@ -18,6 +18,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from harness.kafkapy_process import KafkapyProcess
 from harness.real_kafka import RealKafka
+from kafkapy.storage.partition_metadata import PARTITION_METADATA_NAME
 
 kafka_admin: Any = confluent_kafka.admin  # exports its names without saying so to type checkers
 
@@ -271,6 +272,7 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         broker.stop()
         source = directory / "source"
         shutil.copytree(broker.data / f"{names[0]}-0", source)
+        (source / PARTITION_METADATA_NAME).unlink(missing_ok=True)  # the copies are of other topics
         for clean in (False, True):
             _damage(broker.data, cases, source, clean=clean)
             broker.start()
