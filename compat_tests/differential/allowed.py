@@ -461,8 +461,6 @@ _OF_ADMINISTRATORS: Final = (
     "ALTER_PARTITION_REASSIGNMENTS", "ELECT_LEADERS", "ALTER_CLIENT_QUOTAS", "ALTER_USER_SCRAM_CREDENTIALS",
     "DESCRIBE_CONFIGS",
 )  # fmt: skip
-_LATE_MS: Final = 3_600_000
-"""The default of ``message.timestamp.after.max.ms``, which Kafka has since 3.6."""
 
 
 def _both_refuse(case: Case) -> bool:

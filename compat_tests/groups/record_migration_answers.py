@@ -3,15 +3,10 @@
 python -m compat_tests.groups.record_migration_answers
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any
-
-from compat_tests.groups.record_group_answers import prepare, write
+from compat_tests.groups.record_consumer_group_answers import answers
+from compat_tests.groups.record_group_answers import write
 from harness.cases.consumer_group_cases import AT_ONCE
-from harness.cases.migration_cases import CONVERSATIONS, POLICIES, POLICY, hold
-from harness.real_kafka import RealKafka
-
-VERSION = "4.4.0"
+from harness.cases.migration_cases import CONVERSATIONS, POLICIES, POLICY
 
 
 def main() -> None:
@@ -19,13 +14,6 @@ def main() -> None:
     for policy in POLICIES:
         found |= answers({**AT_ONCE, POLICY: policy}, [policy])
     write("migration_answers.json", found)
-
-
-def answers(config: Mapping[str, str], names: Iterable[str]) -> dict[str, Any]:
-    """The transcripts of the named conversations with a broker that has these keys."""
-    with RealKafka(VERSION, config=config) as kafka:
-        prepare(kafka)
-        return {name: hold(name, kafka.bootstrap, f"group-{place}") for place, name in enumerate(names)}
 
 
 if __name__ == "__main__":

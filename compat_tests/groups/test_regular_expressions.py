@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from compat_tests.codec.oracle import oracle_command
-from kafkapy.coordinator.group.consumer.regular_expressions import InvalidRegularExpressionError, TopicExpression
+from kafkapy.coordinator.regular_expressions import InvalidRegularExpressionError, RegularExpression
 
 JAVA = Path(__file__).parents[1] / "java"
 RELEASE = "4.4.0"
@@ -206,7 +206,7 @@ def word(text: str) -> str:
 
 def answer(pattern: str) -> str:
     try:
-        expression = TopicExpression(pattern)
+        expression = RegularExpression(pattern)
     except InvalidRegularExpressionError as error:
         return f"invalid {error}"
     return "".join("01"[expression.matches(name)] for name in NAMES)

@@ -34,7 +34,9 @@ class DecisionQueue:
 
     def decide_next(self, decide: Callable[[], None]) -> None:
         """Call ``decide`` before the decisions that wait: it is the second part of the one that is ending."""
-        self._waiting = deque((decide, *(self._waiting or ())))
+        if self._waiting is None:
+            self._waiting = deque()
+        self._waiting.appendleft(decide)
 
     def write_started(self) -> None:
         """The records of a decision are going to be computed and appended."""

@@ -8,7 +8,7 @@ INVALID_REGULAR_EXPRESSION 128.
 
 from typing import Final
 
-from kafkapy.coordinator.group.consumer.regular_expressions import InvalidRegularExpressionError, TopicExpression
+from kafkapy.coordinator.regular_expressions import InvalidRegularExpressionError, RegularExpression
 from kafkapy.coordinator.transaction.states import STATE_NAMES
 from kafkapy.protocol.constants import AclOperation, AclResourceType
 from kafkapy.protocol.messages.list_transactions import (
@@ -25,7 +25,7 @@ _DESCRIBE: Final = (AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID)
 def handle(context: RequestContext, request: ListTransactionsRequest) -> Steps[ListTransactionsResponse]:
     """See the card; a transactional id passes if all filters let it pass."""
     try:
-        expression = TopicExpression(request.transactional_id_pattern) if request.transactional_id_pattern else None
+        expression = RegularExpression(request.transactional_id_pattern) if request.transactional_id_pattern else None
     except InvalidRegularExpressionError as error:
         return ListTransactionsResponse(error_code=error.error_code)
     unknown = [name for name in dict.fromkeys(request.state_filters) if name not in STATE_NAMES]

@@ -17,7 +17,7 @@ from uuid import UUID
 from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.group.consumer.calls import ConsumerGroupDescription, HeartbeatCall, HeartbeatResult
 from kafkapy.coordinator.group.consumer.group import FIRST_EPOCH
-from kafkapy.coordinator.group.consumer.regular_expressions import TopicExpression
+from kafkapy.coordinator.regular_expressions import RegularExpression
 from kafkapy.metadata.errors import NotEnoughReplicasError
 from kafkapy.metadata.image import MetadataImage, TopicImage
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
@@ -408,7 +408,7 @@ class GroupHistory(CoordinatorHistory):
     def _subscribed(self, member: GroupMember) -> set[str]:
         names, pattern = set(member.subscription.topic_names), member.subscription.topic_regex
         return names | (
-            {name for name in self.topics.counts if TopicExpression(pattern).matches(name)} if pattern else set()
+            {name for name in self.topics.counts if RegularExpression(pattern).matches(name)} if pattern else set()
         )
 
     def _unbalanced(self, running: list[GroupMember]) -> str:

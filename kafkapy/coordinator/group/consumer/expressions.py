@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from kafkapy.coordinator.group.consumer.regular_expressions import InvalidRegularExpressionError, TopicExpression
+from kafkapy.coordinator.regular_expressions import InvalidRegularExpressionError, RegularExpression
 from kafkapy.turns import Steps, pieces
 
 SHORTEST_INTERVAL_MS: Final = 10_000
@@ -100,7 +100,7 @@ def select_topics(
 def _select(pattern: str, names: Sequence[str]) -> Steps[set[str]]:
     """An expression that another broker has accepted may be invalid here: it selects nothing."""
     try:
-        expression = TopicExpression(pattern)
+        expression = RegularExpression(pattern)
     except InvalidRegularExpressionError as error:
         logger.warning("The regular expression %r of a consumer group selects no topics: %s", pattern, error)
         return set()

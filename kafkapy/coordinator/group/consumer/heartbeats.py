@@ -39,11 +39,15 @@ from kafkapy.coordinator.group.consumer.members import (
     MemberState,
 )
 from kafkapy.coordinator.group.consumer.reconciliation import MemberRequest, MemberTarget, is_subset, reconcile
-from kafkapy.coordinator.group.consumer.regular_expressions import InvalidRegularExpressionError, TopicExpression
 from kafkapy.coordinator.group.consumer.subscriptions import Assignment, MemberSubscription
 from kafkapy.coordinator.group.consumer.topics import KnownTopics, TopicImages, read_topics
 from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.settings import MigrationPolicy
+from kafkapy.coordinator.regular_expressions import (
+    InvalidRegularExpressionError,
+    RegularExpression,
+    RegularExpressionLibraryError,
+)
 from kafkapy.java_hashing import hash_code, in_set_order
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.records.record import Record
@@ -94,9 +98,11 @@ def _check_join(call: HeartbeatCall) -> None:
 
 def _check_expression(pattern: str) -> None:
     try:
-        TopicExpression(pattern)
-    except InvalidRegularExpressionError as error:
+        RegularExpression(pattern)
+    except RegularExpressionLibraryError as error:
         raise HeartbeatRefusedError(error.error_code, str(error)) from error
+    except InvalidRegularExpressionError as error:
+        raise HeartbeatRefusedError(error.error_code, f"SubscribedTopicRegex {error}") from error
 
 
 def _refuse_blank(name: str, value: str) -> None:

@@ -8,6 +8,7 @@ import pytest
 from kafkapy.coordinator.group.consumer import records as stored
 from kafkapy.coordinator.group.consumer.calls import HeartbeatResult
 from kafkapy.coordinator.group.records import ConsumerExpressionKey, decode_key
+from kafkapy.coordinator.regular_expressions import LIBRARY_IS_MISSING
 from kafkapy.metadata.errors import NotEnoughReplicasError, RequestTimedOutError
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.protocol.errors import ErrorCode
@@ -128,6 +129,12 @@ def test_an_invalid_expression_is_refused() -> None:
     assert refused.error_message is not None
     assert "SubscribedTopicRegex `t(` is not a valid" in refused.error_message
     assert not world.has_group()
+
+
+def test_an_expression_without_the_library_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "re2", None)
+    refused = ExpressionWorld().match("a", "t")
+    assert (refused.error_code, refused.error_message) == (ErrorCode.INVALID_REGULAR_EXPRESSION, LIBRARY_IS_MISSING)
 
 
 def test_a_restart_restores_expressions_and_searches_again() -> None:

@@ -125,7 +125,7 @@ class ClassicClient(Client):
 
     @staticmethod
     def _assign(members: tuple[JoinedMember, ...]) -> dict[str, bytes]:
-        """In turns; a partition that another member still has is given to nobody until that one has joined again."""
+        """In turns; no member gets a partition that another one still has, until that one has joined again."""
         owners: dict[int, str] = {}
         for each in members:
             _, reader = versioned(each.metadata)

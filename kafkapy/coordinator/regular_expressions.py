@@ -1,10 +1,10 @@
-r"""Subscriptions by a regular expression (KIP-848): which topics an expression of RE2 selects.
+r"""Regular expressions of RE2 that select topics (KIP-848) or transactional ids (KIP-1152).
 
 Apache Kafka uses RE2J, here it is RE2 itself through ``google-re2`` (``pip install 'kafkapy-broker[regex]'``), which is
 imported with the first expression. Both need linear time. An expression selects a name if it matches the whole of it.
 
 Where both take an expression they select the same names (``compat_tests/groups/test_regular_expressions.py``). The
-differences are in what they take, and none of them helps to select topics:
+differences are in what they take, and none of them helps to select names:
 
 - RE2J alone takes nested repetitions of more than 1,000 in total (``(a{100}){100}``), expressions that RE2 compiles to
   more than its 8 MB (``\pL{1000}``), and a backslash before a character outside of ASCII;
@@ -19,9 +19,7 @@ from kafkapy.errors import BrokerError
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.turns import Steps, pieces
 
-LIBRARY_IS_MISSING: Final = (
-    "Subscriptions by a regular expression need google-re2 at the broker: pip install 'kafkapy-broker[regex]'."
-)
+LIBRARY_IS_MISSING: Final = "Regular expressions need google-re2 at the broker: pip install 'kafkapy-broker[regex]'."
 
 
 class InvalidRegularExpressionError(BrokerError):
@@ -38,7 +36,7 @@ class _Compiled(Protocol):
     def fullmatch(self, text: str) -> object | None: ...
 
 
-class TopicExpression:
+class RegularExpression:
     """A valid regular expression."""
 
     __slots__ = ("pattern", "_compiled")
@@ -71,11 +69,10 @@ def _compile(pattern: str) -> _Compiled:
         raise RegularExpressionLibraryError(LIBRARY_IS_MISSING) from missing
     options = re2.Options()
     options.log_errors = False
+    options.never_capture = True  # thousands of groups would be tracked for each character: minutes for one name
     try:
         compiled: _Compiled = re2.compile(pattern, options)
     except re2.error as error:
         reason = error.args[0].decode(errors="replace")
-        raise InvalidRegularExpressionError(
-            f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {reason}."
-        ) from error
+        raise InvalidRegularExpressionError(f"`{pattern}` is not a valid regular expression: {reason}.") from error
     return compiled
